@@ -13,9 +13,12 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError
-from r3l.store.catalog import DAMAGE, named_runs, reason
+from r3l.store.bundles import bundled
+from r3l.store.cached import index_path
+from r3l.store.catalog import DAMAGE, build, gather, named_runs, needed, opened, reason, tables_in
+from r3l.store.contents import Contents
 from r3l.store.index import indexed
-from r3l.store.query import connect_for_users
+from r3l.store.query import lock
 from r3l.store.stage import Store
 
 LOOK_AGAIN_SECONDS = 3.0
@@ -28,7 +31,9 @@ class Snapshot:
     """The store at one moment, and cached answers to costly questions."""
 
     state: str
+    contents: Contents
     connection: duckdb.DuckDBPyConnection
+    made: set[str] = field(default_factory=set)  # tables and views: each is made for the first question that reads it
     answers: dict[tuple[str, tuple[Any, ...]], list[Row]] = field(default_factory=dict)
 
 
@@ -73,9 +78,7 @@ class Reader:
             if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
                 state = state_of(self.store, self.runs)
                 if self._snapshot is None or self._snapshot.state != state:
-                    self._snapshot = Snapshot(
-                        state, connect_for_users(self.store, self.runs, branch=self.branch, newest=self.newest)
-                    )
+                    self._snapshot = self._connected(state)
                 whole = not self._snapshot.connection.execute("FROM left_out").fetchall()
                 self._looked = time.monotonic() if whole else 0.0  # a run that is mended is seen at once
             return self._snapshot
@@ -90,8 +93,23 @@ class Reader:
         for reader in readers.values():
             reader.close()
 
-    def cursor(self) -> duckdb.DuckDBPyConnection:
-        return self.snapshot().connection.cursor()
+    def _connected(self, state: str) -> Snapshot:
+        contents, left_out = gather(self.store, self.runs, newest=self.newest)
+        connection = opened(self.store, Contents(), self.branch, left_out, frozenset())
+        bundles = index_path(self.store, "", "bundles").parent
+        connection.execute("SET allowed_directories = ?", [[self.store.files.url(""), f"{bundles}/"]])
+        lock(connection)
+        return Snapshot(state, contents, connection)
+
+    def cursor(self, sql: str) -> duckdb.DuckDBPyConnection:
+        """Return a cursor that knows the tables and views of this SQL."""
+        snapshot = self.snapshot()
+        with self._guard:
+            if only := needed(sql) - snapshot.made:
+                contents = bundled(self.store, snapshot.contents, tables_in(only))
+                build(snapshot.connection, contents, self.store.files.url(""), self.branch, only)
+                snapshot.made |= only
+        return snapshot.connection.cursor()
 
     def left_out(self) -> dict[str, str]:
         """Return the runs of which answers leave something out, with what and why."""
@@ -102,7 +120,7 @@ class Reader:
         StoreError where that fails."""
         for last in (False, True):
             try:
-                with self.cursor() as cursor:
+                with self.cursor(sql) as cursor:
                     cursor.execute(sql, dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
                     names = [column[0] for column in cursor.description or ()]
                     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]

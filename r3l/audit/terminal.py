@@ -16,7 +16,7 @@ from r3l.audit.reader import Reader, Row
 from r3l.audit.text.untrusted import excerpt, report_fields, shortened
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.errors import StoreError
-from r3l.store.failures import failing_stages
+from r3l.store.failures import FAILURES, failing_stages
 from r3l.store.figures import standing_alarms
 from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
@@ -180,7 +180,7 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
 def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]:
     """Write a line for each stage of the iteration of which attempts ended by errors of the engine or the
     environment."""
-    failing = failing_stages(reader.cursor())
+    failing = failing_stages(reader.cursor(FAILURES))
     return [
         Text(f"{stage}: {shortened(what, 300)}", style="red" if too_many else "yellow")
         for run, branch, number, stage, what, too_many in failing

@@ -14,11 +14,15 @@ from r3l.store.check import Finding
 from r3l.store.stage import Store
 
 Row = TypeVar("Row", Task, Trajectory, Turn, Reflection)
+PLACES = "SELECT DISTINCT run, branch, iteration, environment FROM stored.tasks ORDER BY ALL"
 TOKENS = ("context_ids", "response_ids", "response_logprobs")  # the check reads texts
 
 
 def check_leaks(store: Store, run: str) -> list[Finding]:
     """Find every text of the run's tasks that showed the policy a gold answer, as findings of `r3l check`."""
+    with connect(store, [run], question=PLACES) as connection:
+        if not played_for_gold(connection):
+            return []
     with connect(store, [run]) as connection:
         return [
             Finding(
@@ -33,19 +37,24 @@ def check_leaks(store: Store, run: str) -> list[Finding]:
 def leaks_in_store(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
     """Find every leak in the runs and branches of a catalog connection (`r3l.store.catalog.connect`), in their
     order."""
-    places = connection.execute(
-        "SELECT DISTINCT run, branch, iteration, environment FROM stored.tasks ORDER BY ALL"
-    ).fetchall()
     return [
         leak
-        for *place, kind in places
-        if (world := ENVIRONMENTS.get(kind)) and hasattr(world, "gold_leaks")
+        for place, world in played_for_gold(connection)
         for leak in world.gold_leaks(
             rows(connection, "tasks", Task, place),
             rows(connection, "trajectories", Trajectory, place),
             rows(connection, "turns", Turn, place),
             rows(connection, "reflections", Reflection, place),
         )
+    ]
+
+
+def played_for_gold(connection: duckdb.DuckDBPyConnection) -> list[tuple[list[Any], Any]]:
+    """List the iterations of worlds that know gold answers, each with its world."""
+    return [
+        (place, world)
+        for *place, kind in connection.execute(PLACES).fetchall()
+        if (world := ENVIRONMENTS.get(kind)) and hasattr(world, "gold_leaks")
     ]
 
 

@@ -15,7 +15,9 @@ from r3l.judge.steps import misled
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
 from r3l.store.catalog import committed
-from r3l.store.check import Finding, check_run
+from r3l.store.check import Finding, check_run, lies_in
+from r3l.store.checked import Checked
+from r3l.store.index import Block
 from r3l.store.layout import SETTINGS, StageKey
 from r3l.store.stage import Store
 
@@ -53,10 +55,18 @@ class Verdict:
         return "\n".join([seen, *not_made, *(f"not scored: {reason}" for reason in self.unscored)])
 
 
-def judge(store: Store, run: str, quick: bool = False, tools: Tools | None = None, replies: int = 0) -> Verdict:
+def judge(
+    store: Store,
+    run: str,
+    quick: bool = False,
+    tools: Tools | None = None,
+    replies: int = 0,
+    everything: bool = True,
+) -> Verdict:
     """Find everything that is wrong with a run.
 
     Args:
+        everything: look also at what was found sound on this machine before, and has not changed since.
         quick: look at files, hashes and invariants alone.
         tools: environment workers that outlast the call; by default it has its own.
         replies: how many replies of each iteration are scored by the policy that is said to have sampled them.
@@ -64,18 +74,29 @@ def judge(store: Store, run: str, quick: bool = False, tools: Tools | None = Non
     Raises:
         StoreError: there is no such run.
     """
-    verdict = Verdict(check_run(store, run) or check_leaks(store, run))
-    if quick or any(one.check == "files" for one in verdict.findings):
-        return verdict
+    checked = Checked(store, run, "checked" if quick else "judged", everything)
+    verdict = Verdict(check_run(store, run, None if everything else checked.blocks))
+    if checked.blocks and not verdict.findings:
+        verdict.findings += check_leaks(store, run)
+    if not quick and checked.blocks and not any(one.check == "files" for one in verdict.findings):
+        judge_places(store, run, checked.blocks, tools, verdict, replies)
+    if verdict.sound:
+        checked.found_sound()
+    return verdict
+
+
+def judge_places(
+    store: Store, run: str, blocks: list[Block], tools: Tools | None, verdict: Verdict, replies: int
+) -> None:
     own = Tools() if tools is None else tools
     try:
         lines = Lines(store, run, list(committed(store, [run])))
         for place in lines.places():
-            judge_place(lines, place, own, verdict, replies)
+            if any(lies_in(place.folder, block.folders) for block in blocks):
+                judge_place(lines, place, own, verdict, replies)
     finally:
         if tools is None:
             own.close()
-    return verdict
 
 
 def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int) -> None:

@@ -35,7 +35,7 @@ class ObservedRun:
 
 def observe_run(store: Store, run: str) -> ObservedRun:
     """Sum up what a run has cost. Raise `StoreError` where it has no finished rollouts."""
-    with connect(store, [run]) as connection:
+    with connect(store, [run], question=COUNTS + SPENT) as connection:
         row = connection.execute(COUNTS, [run]).fetchone()
         stage_rows = connection.execute(SPENT, [run]).fetchall()
     if row is None or not row[0]:

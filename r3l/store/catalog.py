@@ -15,15 +15,18 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError
-from r3l.store.contents import STAGES_SCHEMA, Contents, Part, contents_of, place
-from r3l.store.index import indexed, load_all
-from r3l.store.layout import NAME
+from r3l.stages import STAGES
+from r3l.store import manifest as manifests
+from r3l.store.bundles import bundled
+from r3l.store.contents import STAGES_SCHEMA, Contents, contents_of, place
+from r3l.store.index import indexed
+from r3l.store.layout import NAME, key_of
 from r3l.store.manifest import Manifest
 from r3l.store.metrics import expressions, select_lists
+from r3l.store.scans import address, quoted, union
 from r3l.store.stage import Store
 from r3l.store.tables.columns import duck_type
-from r3l.store.tables.schemas import PLACE, TABLES
-from r3l.store.tables.versions import select_list
+from r3l.store.tables.schemas import TABLES
 
 # Each view may use those before it.
 VIEWS = (
@@ -56,8 +59,7 @@ TRAJECTORIES_OF = {
     "distilled_trajectories": ("distilled",),
     "continuation_trajectories": ("continuations",),
 }
-ALL = frozenset({"stages", *VIEWS, *TRAJECTORIES_OF, *TABLES})
-GLOB = re.compile(r"[*?\[]")  # what DuckDB reads in a path as something else
+ALL = frozenset({"stages", *VIEWS, *TRAJECTORIES_OF, *TABLES, MACROS})
 SHOWN = 3  # of the stages that are left out, those that are named
 LEFT_OUT = "left_out"  # a table of every connection
 
@@ -83,19 +85,34 @@ def connect(
     Raises:
         StoreError: nothing of the only run that was asked for is sound.
     """
-    everything, left_out, only = Contents(), {}, needed(question)
+    only = needed(question)
+    everything, left_out = gather(store, runs, verify, stages_read(only) if newest is None else None, newest)
+    if not verify:
+        everything = bundled(store, everything, tables_in(only), make=only != ALL)
+    return opened(store, everything, branch, left_out, only)
+
+
+def gather(
+    store: Store,
+    runs: Sequence[str] | None,
+    verify: bool = False,
+    stages: frozenset[str] | None = None,
+    newest: int | None = None,
+) -> tuple[Contents, dict[str, str]]:
+    """Return what these runs hold, and run -> why it, or some of it, is left out. Arguments and errors as of
+    `connect`."""
+    everything, left_out = Contents(), dict[str, str]()
     for run in named_runs(store) if runs is None else runs:
         try:
-            index = indexed(store, run, verify)
+            index = indexed(store, run, verify, stages, newest)
             if index.damage:
                 left_out[run] = partly(index.damage)
-            if only:
-                everything.add(index.contents if newest is None else index.contents.newest(newest))
+            everything.add(index.contents if newest is None else index.contents.newest(newest))
         except DAMAGE as error:
             if runs is not None and len(runs) == 1:
                 raise StoreError(f"run {run}: {reason(error)}") from error
             left_out[run] = reason(error)
-    return opened(store, everything, branch, left_out, only)
+    return everything, left_out
 
 
 def left_out_of(store: Store, runs: Sequence[str]) -> dict[str, str]:
@@ -139,9 +156,9 @@ def opened(
     connection.execute("CREATE TABLE left_out (run VARCHAR, why VARCHAR)")
     if left_out:
         connection.executemany("INSERT INTO left_out VALUES (?, ?)", list(left_out.items()))
-    tables = only | ({"trajectories"} if only & TRAJECTORIES_OF.keys() else set())
-    urls = {store.files.url(part.path) for part in (*contents.own, *contents.taken_over) if part.table in tables}
-    connection.execute("CREATE TABLE files AS SELECT unnest($1::VARCHAR[]) AS path", [sorted(urls)])
+    tables, parts = tables_in(only), (*contents.own, *contents.taken_over)
+    seen = {address(part, store.files.url("")) for part in parts if part.table in tables}
+    connection.execute("CREATE TABLE files AS SELECT unnest($1::VARCHAR[]) AS path", [sorted(seen)])
     return connection
 
 
@@ -158,6 +175,19 @@ def needed(question: str) -> frozenset[str]:
     return frozenset(views)
 
 
+def tables_in(only: frozenset[str]) -> frozenset[str]:
+    """Return the tables whose files these tables and views are made of."""
+    return only | ({"trajectories"} if only & TRAJECTORIES_OF.keys() else frozenset())
+
+
+def stages_read(only: frozenset[str]) -> frozenset[str] | None:
+    """Return the stages whose files these tables and views are made of; None: all, and what is known of them."""
+    if not only or "stages" in only:
+        return None
+    narrowed = {stage for name in only & TRAJECTORIES_OF.keys() for stage in TRAJECTORIES_OF[name]}
+    return frozenset(name for name, its in STAGES.items() if only & {*its.tables, "events"} or name in narrowed)
+
+
 def named_runs(store: Store) -> list[str]:
     """List the folders of the store that a run may lie in."""
     return [name for name in store.files.folders("") if NAME.fullmatch(name)]
@@ -172,7 +202,7 @@ def build(
 ) -> None:
     """Create the views that the dictionary names, in a fresh connection: tables and views over all lines, then those of
     one."""
-    connection.execute("CREATE SCHEMA stored; CREATE SCHEMA lines")
+    connection.execute("CREATE SCHEMA IF NOT EXISTS stored; CREATE SCHEMA IF NOT EXISTS lines")
     if "stages" in only:
         fill(connection, "main.stages", contents.stages)
         connection.execute("CREATE TABLE lines.stages AS FROM main.stages")
@@ -182,7 +212,7 @@ def build(
     for name in (*TABLES, *VIEWS):
         if name in only:
             connection.execute(f"CREATE VIEW main.{name} AS FROM lines.{name} WHERE branch = {quoted(branch)}")
-    if only == ALL:
+    if MACROS in only:
         connection.execute(view_sql(MACROS))
 
 
@@ -205,20 +235,11 @@ def view_sql(view: str) -> str:
     return Template(sql).substitute(figures()) if figures else sql
 
 
-def committed(store: Store, runs: Sequence[str]) -> list[Manifest]:
-    """Load the manifests of these runs as their stages have them, in the order of the pipeline."""
-    return sorted(load_all(store, list(runs)), key=place)
-
-
-def line_of_path(root: str) -> tuple[str, str]:
-    """Write SQL for a file's run and branch, of its name alone: a question about one run then opens no file of
-    another."""
-    below = root.count("/") + 1
-    name = f"split_part(filename, '/', {below + 1})"
-    return (
-        f"split_part(filename, '/', {below})",
-        f"CASE WHEN starts_with({name}, 'branch=') THEN substr({name}, 8) ELSE '' END",
-    )
+def committed(store: Store, folders: Sequence[str]) -> list[Manifest]:
+    """Load the manifests of these runs, branches or iterations as their stages have them, in the order of the
+    pipeline."""
+    keys = (key for folder in folders for path in store.files.paths(folder) if (key := key_of(path)))
+    return sorted((one for key in keys if (one := manifests.load(store.files, key))), key=place)
 
 
 def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str]:
@@ -245,44 +266,3 @@ def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str
             ],
         )
     return [f"CREATE VIEW {name} AS {union(table, parts, root)}" for name, (table, parts) in views.items()]
-
-
-def union(table: str, parts: Sequence[Part], root: str) -> str:
-    """Write SQL for the rows of these files with their place. In few scans: each opens its first file before the query
-    begins and all are open at once, while the files of one scan are opened one after another."""
-    if not parts:
-        empty = ", ".join(f'NULL::{duck_type(column.type)} AS "{column.name}"' for column in (*PLACE, *TABLES[table]))
-        return f"SELECT {empty} WHERE false"
-    scans: dict[tuple[str | None, str, int], list[str]] = {}
-    for part in parts:
-        scans.setdefault((part.seen_by, part.shard, part.version), []).append(root + part.path)
-    return " UNION ALL ".join(scan(table, root, *place, urls) for place, urls in scans.items())
-
-
-def scan(table: str, root: str, seen_by: str | None, shard: str, version: int, urls: Sequence[str]) -> str:
-    run, branch = line_of_path(root)
-    line = branch if seen_by is None else quoted(seen_by)
-    patterns = ", ".join(quoted(pattern_of(url)) for url in urls)
-    files = f"read_parquet([{patterns}], filename = true, hive_partitioning = false)"
-    return f"SELECT {run} AS run, {line} AS branch, {SHARD[shard]} AS shard, {select_list(table, version)} FROM {files}"
-
-
-SHARD = {
-    "path": "regexp_extract(filename, '/shard=([0-9]+)/', 1)::INTEGER",
-    "none": "NULL::INTEGER",
-}
-
-
-def pattern_of(path: str) -> str:
-    """Write the pattern that matches this path alone: DuckDB takes every path for a pattern.
-
-    Raises:
-        StoreError: none does, because a pattern can't hold a backslash.
-    """
-    if "\\" in path and GLOB.search(path):
-        raise StoreError(f"{path}: DuckDB can't open a path with a backslash and one of * ? [; move the store")
-    return GLOB.sub(r"[\g<0>]", path)
-
-
-def quoted(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -1,7 +1,7 @@
 """Verify a run: manifests and hashes first, then the invariants of the method, each an SQL file that must return no
 row."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from importlib.resources import files as package_files
 
@@ -14,8 +14,9 @@ from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.catalog import committed, connect_to
 from r3l.store.failures import failing_stages
+from r3l.store.index import Block, blocks_of
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
-from r3l.store.manifest import Manifest
+from r3l.store.manifest import Manifest, ManifestRef
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import latest_policy
 from r3l.store.stage import Store
@@ -51,26 +52,51 @@ class Finding:
         return text.encode("utf-8", "backslashreplace").decode()  # a file's name may be no text at all
 
 
-def check_run(store: Store, run: str) -> list[Finding]:
-    """List every finding, damaged files first. Empty: the run is sound.
+def check_run(store: Store, run: str, blocks: Sequence[Block] | None = None) -> list[Finding]:
+    """List every finding, damaged files first. Empty: the run is sound. Of `blocks`, only they are looked at.
 
     The invariants are asked only of a run whose files are sound, and not of iterations whose tokens were pruned.
     """
     if run not in store.runs():
         raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(store.runs()) or 'no runs'}")
-    if damage := list(damaged(store, run)):
+    folders = None if blocks is None else {folder for block in blocks for folder in block.folders}
+    if damage := list(damaged(store, run, folders)):
         return damage
-    connection = connect_to(store, list(unpruned(committed(store, [run]))))
-    return broken(connection) + ended_under_way(connection)
+    some = blocks_of(store, run) if blocks is None else blocks
+    return list(dict.fromkeys(finding for block in some for finding in unfit(store, block)))
 
 
-def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
+def unfit(store: Store, block: Block) -> list[Finding]:
+    """Find what breaks an invariant in a block. What its iterations were made from in others is read, too."""
+    own = committed(store, block.folders)
+    places = [*block.folders, *block.beside]
+    parents = {folder_of(parent) for one in own for parent in one["parents"]}
+    others = [*block.beside, *sorted(one for one in parents if not lies_in(one, places))]
+    connection = connect_to(store, list(unpruned([*own, *committed(store, others)])))
+    findings = [*broken(connection), *ended_under_way(connection)]
+    return [finding for folder, finding in findings if not lies_in(folder, others)]
+
+
+def folder_of(entry: ManifestRef) -> str:
+    return iteration_folder(entry["run"], entry["branch"], entry["iteration"])
+
+
+def lies_in(path: str, folders: Collection[str]) -> bool:
+    """Say whether a path of a run lies in one of these folders: of iterations, of branches, or of the run."""
+    top = path.split("/", 2)[:2]
+    return top[0] in folders or "/".join(top) in folders
+
+
+def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, Finding]]:
     """List the stages in which too many attempts failed to learn from the others."""
     return [
-        Finding(
-            "failed attempts",
-            f"{run}{'/branch=' + branch if branch else ''} iteration={iteration}/{stage}",
-            f"{what}. Replay the iteration from {stage}, or remove its folder and run it again",
+        (
+            iteration_folder(run, branch, iteration),
+            Finding(
+                "failed attempts",
+                f"{run}{'/branch=' + branch if branch else ''} iteration={iteration}/{stage}",
+                f"{what}. Replay the iteration from {stage}, or remove its folder and run it again",
+            ),
         )
         for run, branch, iteration, stage, what, too_many in failing_stages(connection)
         if too_many
@@ -85,13 +111,15 @@ def unpruned(contents: list[Manifest]) -> Iterator[Manifest]:
     yield from (manifest for manifest in contents if manifest["iteration"] not in iterations)
 
 
-def damaged(store: Store, run: str) -> Iterator[Finding]:
-    """Yield what differs from its manifest, and what no manifest names."""
+def damaged(store: Store, run: str, folders: Collection[str] | None = None) -> Iterator[Finding]:
+    """Yield what differs from its manifest, and what no manifest names; of `folders`, only in these."""
+    folders = [run] if folders is None else folders
     sizes = store.files.sizes(run)
     manifest_parts: set[str] = set()
     sound = []
-    for path in sizes:
-        if key := key_of(path):
+    keys = {path: key for path in sizes if (key := key_of(path))}
+    for path, key in keys.items():
+        if lies_in(path, folders):
             try:
                 manifest = verify(store, key)
                 manifest_parts |= {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
@@ -101,8 +129,10 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
     for manifest in sound:
         for change in manifests.outdated_parents(store.files, manifest):
             yield Finding("lineage", str(manifests.reference(manifest).key), change)
-    yield from (Finding("lineage", place, what) for place, what in gaps(sound))
+    yield from (Finding("lineage", place, what) for place, what in gaps(keys.values()))
     for path in sizes:
+        if not lies_in(path, folders):
+            continue
         if path.endswith(f"/{MANIFEST}") and key_of(path) is None:
             yield Finding("files", path, "of no stage that this code knows; a later version may have written it")
         if is_part(path) and path not in manifest_parts:
@@ -111,16 +141,16 @@ def damaged(store: Store, run: str) -> Iterator[Finding]:
     yield from (Finding("policies", place, what) for place, what in lost_policies(store, run))
 
 
-def gaps(contents: Iterable[Manifest]) -> Iterator[tuple[str, str]]:
+def gaps(keys: Iterable[StageKey]) -> Iterator[tuple[str, str]]:
     """Yield iterations that a line can't have begun, since the one before them is not there or has no update."""
     begun_iterations: dict[tuple[str, str], set[int]] = {}
     updates: set[tuple[str, str, int]] = set()
-    for one in contents:
-        line = one["run"], one["branch"]
-        if not STAGES[one["stage"]].apart:
-            begun_iterations.setdefault(line, set()).add(one["iteration"])
-        if STAGES[one["stage"]].trains:
-            updates.add((*line, one["iteration"]))
+    for key in keys:
+        line = key.run, key.branch
+        if not STAGES[key.stage].apart:
+            begun_iterations.setdefault(line, set()).add(key.iteration)
+        if STAGES[key.stage].trains:
+            updates.add((*line, key.iteration))
     for (run, branch), iterations in begun_iterations.items():
         first = min(iterations) if branch else 0
         for iteration in sorted(iterations):
@@ -172,13 +202,14 @@ def verify(store: Store, key: StageKey) -> Manifest:
     return manifest
 
 
-def broken(connection: duckdb.DuckDBPyConnection) -> list[Finding]:
+def broken(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, Finding]]:
     """List the rows that break an invariant, each named."""
     breaches = []
     connection.create_function("observation_hash", observation_hash, [VARCHAR], VARCHAR)
     for invariant in INVARIANTS:
-        for run, branch, _iteration, id_, what in connection.execute(invariant_sql(invariant)).fetchall():
-            breaches.append(Finding(invariant, f"{run}{'/branch=' + branch if branch else ''} {id_}", what))
+        for run, branch, iteration, id_, what in connection.execute(invariant_sql(invariant)).fetchall():
+            finding = Finding(invariant, f"{run}{'/branch=' + branch if branch else ''} {id_}", what)
+            breaches.append((iteration_folder(run, branch, iteration), finding))
     return breaches
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 
 from r3l.store import manifest as manifests
+from r3l.store.layout import iteration_folder
 from r3l.store.lines import ORDER, inherited
 from r3l.store.manifest import Manifest
 
@@ -40,13 +41,14 @@ STAGES_SCHEMA = pa.schema(
 )
 
 
+BUNDLED = "column"
 ITERATION = re.compile(r"/iteration=(-?[0-9]+)/")
 
 
 class Part(NamedTuple):
     """One file of one table. `seen_by`: the branch that took it over; None: the line that it lies in. `shard` says
-    where a row's shard stands: in the file's `path`, or nowhere (`none`). `kind`: of all its
-    trajectories, where the file says that they are of one; else empty."""
+    where a row's shard stands: in the file's `path`, nowhere (`none`), or in a `column`, beside run and branch, of a
+    bundle of files. `kind`: of all its trajectories, where the file says that they are of one; else empty."""
 
     seen_by: str | None
     shard: str
@@ -55,6 +57,7 @@ class Part(NamedTuple):
     table: str
     path: str
     kind: str = ""
+    bytes: int = 0
 
     @property
     def line(self) -> tuple[str, str]:
@@ -87,6 +90,11 @@ class Contents:
         self.own.extend(other.own)
         self.taken_over.extend(other.taken_over)
 
+    def of(self, stages: Collection[str]) -> Contents:
+        """Leave out the files of all other stages."""
+        own, taken_over = ([part for part in parts if part.stage in stages] for parts in (self.own, self.taken_over))
+        return replace(self, own=own, taken_over=taken_over)
+
     def newest(self, count: int) -> Contents:
         """Keep the contents of the newest iterations alone, `count` of each run and branch."""
         first: dict[tuple[str, str], int] = {}
@@ -101,14 +109,15 @@ class Contents:
         )
 
 
-def contents_of(stages: Iterable[Manifest]) -> Contents:
-    """Collect the contents of these manifests."""
+def contents_of(stages: Iterable[Manifest], beside: Collection[str] = ()) -> Contents:
+    """Return the contents of these manifests. Those in the folders `beside` are there for what branches took over."""
     everything = sorted(stages, key=place)
-    taken_from = inherited(everything)
-    own = [part for manifest in everything for part in parts_of(manifest)]
-    taken_over = [part for branch, manifest in taken_from for part in parts_of(manifest, branch)]
-    others = [stage_row(manifest) | {"branch": branch} for branch, manifest in taken_from]
-    return Contents(columns([stage_row(manifest) for manifest in everything]), columns(others), own, taken_over)
+    seen = inherited(everything)
+    owned = [one for one in everything if iteration_folder(one["run"], one["branch"], one["iteration"]) not in beside]
+    own = [part for manifest in owned for part in parts_of(manifest)]
+    taken_over = [part for branch, manifest in seen for part in parts_of(manifest, branch)]
+    others = [stage_row(manifest) | {"branch": branch} for branch, manifest in seen]
+    return Contents(columns([stage_row(manifest) for manifest in owned]), columns(others), own, taken_over)
 
 
 def newest_rows(rows: dict[str, list[Any]], first: dict[tuple[str, str], int]) -> dict[str, list[Any]]:
@@ -150,4 +159,6 @@ def parts_of(manifest: Manifest, seen_by: str | None = None) -> Iterator[Part]:
     for part in manifest["parts"]:
         if part["rows"]:
             where = f"{folder}/{part['file']}"
-            yield Part(seen_by, shard, manifest["schema_version"], manifest["stage"], part["table"], where)
+            yield Part(
+                seen_by, shard, manifest["schema_version"], manifest["stage"], part["table"], where, "", part["bytes"]
+            )

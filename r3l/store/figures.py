@@ -8,10 +8,12 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError, did_you_mean
-from r3l.store.catalog import DAMAGE, named_runs, needed, opened, partly, reason
+from r3l.store.bundles import bundled
+from r3l.store.cached import index_path, recall, remember
+from r3l.store.catalog import DAMAGE, named_runs, needed, opened, partly, reason, tables_in
 from r3l.store.contents import Contents
 from r3l.store.digests import fingerprint_of
-from r3l.store.index import Indexed, index_path, indexed, recall, remember
+from r3l.store.index import Indexed, indexed
 from r3l.store.stage import Store
 
 Answers = dict[str, list[dict[str, Any]]]
@@ -84,7 +86,8 @@ def asked(
     for index in some:
         together.add(index.contents)
     try:
-        with opened(store, together, only=needed("; ".join(questions.values()))) as connection:
+        only = needed("; ".join(questions.values()))
+        with opened(store, bundled(store, together, tables_in(only)), only=only) as connection:
             answers = {name: connection.sql(sql).to_arrow_table().to_pylist() for name, sql in questions.items()}
     except duckdb.Error as error:
         if len(some) == 1:

@@ -3,103 +3,195 @@
 The index is never the truth. It is used while every folder and file is as it was when their bytes were verified; a
 stale, torn or foreign one is made anew from the manifests, and only files that are new or changed are read and hashed.
 It lies under R3L_CACHE, else ~/.cache/r3l, so that a store that can only be read has one too; any of it may be deleted.
+
+It has a file for each block of iterations, and one for all branches together: a commit makes one of them stale. Of each
+file, a question reads the lines of the stages that it asks for.
 """
 
-import json
-import logging
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
-from hashlib import blake2b, sha256
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
+from r3l.store.cached import index_path, parsed, recalled, remember, untorn
 from r3l.store.contents import Contents, Part, contents_of
 from r3l.store.digests import canonical
-from r3l.store.files.local import LocalFiles, cache_folder, replace_text
+from r3l.store.files.local import LocalFiles
 from r3l.store.files.stamps import UNSETTLED_NS, Stamp, stamp_of
-from r3l.store.layout import MANIFEST, StageKey, key_of
+from r3l.store.layout import ITERATION, MANIFEST, SETTINGS, StageKey, key_of
 from r3l.store.manifest import Manifest, NamedFile
 from r3l.store.stage import Store
 from r3l.store.tables.parts import only_value
-from r3l.store.tables.schemas import VERSIONS
 
-FORMAT = 4
-log = logging.getLogger("r3l.store")
+BLOCK = 25  # iterations
+
+
+class Block(NamedTuple):
+    """Folders of a run that are indexed together. `beside`: folders that branches of it were forked from."""
+
+    name: str
+    folders: list[str]
+    beside: list[str]
 
 
 @dataclass(frozen=True, slots=True)
 class Indexed:
-    """A run's contents, which are read when they are asked for; `state` names them: another where a stage was
-    committed, made again or pruned. `damage`: the stages that are left out, each with the reason."""
+    """A run's contents (or a block's), which are read when they are asked for; `state` names them: another where a
+    stage was committed, made again or pruned. `damage`: the stages that are left out, each with the reason. `sound`:
+    whether any stage is left. `kept`: the stamp of the file of a block that is cached."""
 
     run: str
     state: str
     read: Callable[[], Contents]
-    damage: dict[str, str] = field(default_factory=dict)
+    damage: dict[str, str]
+    sound: bool
+    kept: Stamp | None = None
 
     @property
     def contents(self) -> Contents:
         return self.read()
 
 
-def indexed(store: Store, run: str, verify: bool = False) -> Indexed:
-    """Index what the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by
+def indexed(
+    store: Store,
+    run: str,
+    verify: bool = False,
+    stages: Collection[str] | None = None,
+    newest: int | None = None,
+) -> Indexed:
+    """Return what the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by
     its stamp.
 
     A stage of which a file is missing, or is not what it was when it was committed, is left out and named.
 
+    Args:
+        stages: read these alone, without their rows of the view `stages`, and look at no other stage's files.
+        newest: read of the run itself no earlier block than these newest iterations lie in (None: all).
+
     Raises:
         StoreError: no stage of the run is sound.
     """
-    path = index_path(store, run)
-    cache, contents = recalled(path, run)
-    if cache and not verify and unchanged(store.root, cache):
-        return Indexed(run, cache["state"], lambda: contents_from(contents))
-    index = made(store, run, path, {} if verify or not cache else cache["files"])
-    # A stage may have been made again between its manifest and its files.
-    return made(store, run, path, {}) if index.damage else index
+    some = [indexed_block(store, run, block, verify, stages) for block in blocks_of(store, run, newest)]
+    damage = {folder: why for one in some for folder, why in one.damage.items()}
+    if damage and not any(one.sound for one in some):
+        raise StoreError(next(iter(damage.values())))
+    if len(some) == 1:
+        return some[0]
+
+    def read() -> Contents:
+        together = Contents()
+        for one in some:
+            together.add(one.contents)
+        return together
+
+    state = blake2b(canonical([one.state for one in some]), digest_size=16).hexdigest()
+    return Indexed(run, state, read, damage, sound=True)
 
 
-def made(store: Store, run: str, path: Path, known: dict[str, Stamp]) -> Indexed:
-    """Read the run, verify the files that `known` lacks, and cache the result if all of it is sound. Raise StoreError
-    where none is."""
+def blocks_of(store: Store, run: str, newest: int | None = None) -> Iterator[Block]:
+    """Yield the blocks of a run, its branches last: what they took over lies in iterations that they share with it. A
+    store without stamps is not cached, and listed at once."""
+    if not isinstance(store.files, LocalFiles):
+        yield Block("", [run], [])
+        return
+    folders: dict[int, list[str]] = {}
+    others: list[str] = []
+    for name in store.files.folders(run):
+        if match := ITERATION.fullmatch(name):
+            folders.setdefault(int(match[1]) // BLOCK, []).append(f"{run}/{name}")
+        elif name != "policies":
+            others.append(f"{run}/{name}")
+    first = 0 if newest is None else (max(folders, default=0) * BLOCK - newest) // BLOCK
+    yield from (
+        Block(str(number), folders[number], []) for number in sorted(folders) if newest is None or number >= first
+    )
+    if others:
+        shared = {f"{run}/{name}" for folder in others for name in store.files.folders(folder)}
+        own = [folder for block in folders.values() for folder in block]
+        yield Block("branches", others, [folder for folder in own if folder in shared])
+
+
+def indexed_block(
+    store: Store, run: str, block: Block, verify: bool = False, stages: Collection[str] | None = None
+) -> Indexed:
+    """Read a block of the index: as it is cached, or made anew where it is stale."""
+    path = index_path(store, run).with_suffix("") / f"{block.name}.json"
+    lines = recalled(path)
+    head = parsed(lines[0]) if lines else None
+    of = [*block.folders, *block.beside]
+    if head and not verify and (head["run"], head["of"], len(head["stages"]) + 2) == (run, of, len(lines)):
+        wanted = [place for place, stage in enumerate(head["stages"], 1) if stages is None or stage in stages]
+        kept = [content for place in wanted if (content := parsed(lines[place]))]
+        rows = lines[-1] if stages is None else b""
+        whole = len(kept) == len(wanted) and (stages is not None or untorn(rows))
+        if whole and unchanged(store.root, head, kept):
+            contents = partial(contents_from, kept, rows)
+            return Indexed(run, head["state"], contents, {}, bool(head["stages"]), stamp_of(path))
+    old = [] if verify or not head else [parsed(line) or {"files": {}} for line in lines[1:-1]]
+    known = {name: stamp for stage in old for name, stamp in stage["files"].items()}
+    index = made(store, run, block, path, known)
+    if index.damage:  # a stage may have been made again between its manifest and its files
+        index = made(store, run, block, path, {})
+    return index if stages is None else replace(index, read=lambda: index.contents.of(stages))
+
+
+def made(store: Store, run: str, block: Block, path: Path, known: dict[str, Stamp]) -> Indexed:
+    """Read a block, verify the files that `known` lacks, and cache the result if all of it is sound."""
     local = isinstance(store.files, LocalFiles)
     # stamps that are not older than this moment may be those of a file that is still being written
     began = time.time_ns()
-    # before the files: a stage that is committed meanwhile changes its folder, and the index counts as stale
-    folders = dict(folder_stamps(store.root, run)) if local else {}
-    stages, damage = manifests_of(store, run)
-    sizes, stamps = {} if local else store.files.sizes(run), dict[str, Stamp]()
+    of = [*block.folders, *block.beside]
+    folders = {name: when for folder in of for name, when in folder_stamps(store.root, folder)} if local else {}
+    stages, damage = manifests_of(store, run, of)
+    sizes, stamps = {} if local else store.files.sizes(run), dict[str, dict[str, Stamp]]()
     for manifest in list(stages):
         file_of = dict(named_files([manifest]))
         try:
             if local:
-                stamps |= {name: verified(store, name, entry, known.get(name)) for name, entry in file_of.items()}
+                seen = {name: verified(store, name, entry, known.get(name)) for name, entry in file_of.items()}
+                stamps.setdefault(manifest["stage"], {}).update(seen)
             else:
                 verify_sizes(sizes, file_of)
         # one damaged stage is left out by name, and the others of the run stay readable
         except (StoreError, OSError) as error:
             stages.remove(manifest)
             damage[manifests.reference(manifest).key.folder] = str(error)
-    if damage and not stages:
-        raise StoreError(next(iter(damage.values())))
     identity = [*sorted(one["checksum"] for one in stages), *sorted(damage.items())]
     state = blake2b(canonical(identity), digest_size=16).hexdigest()
-    contents = contents_of(stages)
+    contents = contents_of(stages, block.beside)
     if not local:
-        return Indexed(run, state, lambda: contents, damage)
+        return Indexed(run, state, lambda: contents, damage, bool(stages))
     contents = replace(
         contents, own=with_kinds(store.root, contents.own), taken_over=with_kinds(store.root, contents.taken_over)
     )
-    newest = max([*folders.values(), *(stamp[1] for stamp in stamps.values())], default=0)
-    # A run that has no folder yet has no stamp that could change: it is looked for each time.
-    if folders and not damage and newest < began - UNSETTLED_NS:
-        remember(path, {"run": run, "state": state, "folders": folders, "files": stamps}, asdict(contents))
-    return Indexed(run, state, lambda: contents, damage)
+    newest = max([*folders.values(), *(stamp[1] for files in stamps.values() for stamp in files.values())], default=0)
+    index = Indexed(run, state, lambda: contents, damage, bool(stages))
+    if damage or newest >= began - UNSETTLED_NS:
+        return index
+    settings = (f"{name}/{SETTINGS}" for name in folders if ITERATION.fullmatch(name.rpartition("/")[2]))
+    stamps_of_settings = {name: stamp_of(f"{store.root}/{name}") for name in settings}
+    head = {"run": run, "of": of, "state": state, "stages": list(stamps), "files": stamps_of_settings}
+    written = remember(path, *lines_of(head, folders, stamps, contents))
+    return replace(index, kept=stamp_of(path) if written else None)
+
+
+def lines_of(
+    head: dict[str, Any], folders: dict[str, int], stamps: dict[str, dict[str, Stamp]], contents: Contents
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a block's file: what each question needs, then a line per stage, then the rows of `stages`."""
+    stages = {name: stage_of(name, stamps) for name in folders}
+    yield head | {"folders": {name: when for name, when in folders.items() if not stages[name]}}
+    for stage, files in stamps.items():
+        own = {name: when for name, when in folders.items() if stages[name] == stage}
+        yield {"folders": own, "files": files} | parts_in(contents, stage)
+    yield {"stages": contents.stages, "seen": contents.seen}
 
 
 def with_kinds(root: str, parts: list[Part]) -> list[Part]:
@@ -113,12 +205,12 @@ def with_kinds(root: str, parts: list[Part]) -> list[Part]:
     ]
 
 
-def manifests_of(store: Store, run: str) -> tuple[list[Manifest], dict[str, str]]:
-    """Load the manifests of a run and its branches, and say what is wrong with the others: damaged, of a place that is
+def manifests_of(store: Store, run: str, folders: list[str]) -> tuple[list[Manifest], dict[str, str]]:
+    """Return the manifests in some folders of a run, and what is wrong with the others: damaged, of a place that is
     none, or gone while what was made of them stayed."""
     sound: dict[StageKey, Manifest] = {}
     damage: dict[str, str] = {}
-    for path in store.files.paths(run):
+    for path in (path for folder in folders for path in store.files.paths(folder)):
         key = key_of(path)
         try:
             if key and (manifest := manifests.load(store.files, key)):
@@ -127,20 +219,11 @@ def manifests_of(store: Store, run: str) -> tuple[list[Manifest], dict[str, str]
                 damage[path.removesuffix(f"/{MANIFEST}")] = f"{path}: of no stage that this code knows"
         except (StoreError, OSError) as error:
             damage[key.folder if key else path] = str(error)
-    for manifest in sound.values():
-        for parent in manifest["parents"]:
-            key = manifests.reference(parent).key
-            if key not in sound and key.run == run:
-                damage.setdefault(key.folder, f"{key.manifest}: missing, though {manifest['stage']} was made from it")
+    parents = {manifests.reference(parent).key: one["stage"] for one in sound.values() for parent in one["parents"]}
+    for key, stage in parents.items():
+        if key.run == run and key not in sound and key.folder not in damage and store.files.token(key.manifest) is None:
+            damage[key.folder] = f"{key.manifest}: missing, though {stage} was made from it"
     return list(sound.values()), damage
-
-
-def load_all(store: Store, folders: list[str]) -> Iterator[Manifest]:
-    """Yield every manifest under these folders."""
-    for folder in folders:
-        for path in store.files.paths(folder):
-            if (key := key_of(path)) and (manifest := manifests.load(store.files, key)):
-                yield manifest
 
 
 def named_files(stages: list[Manifest]) -> Iterator[tuple[str, NamedFile | None]]:
@@ -171,66 +254,42 @@ def verified(store: Store, name: str, entry: NamedFile | None, known: Stamp | No
     return stamp
 
 
-def unchanged(root: str, known: dict[str, Any]) -> bool:
-    """Tell whether the run was there, and every folder and file of the index is unchanged."""
+def unchanged(root: str, head: dict[str, Any], kept: list[dict[str, Any]]) -> bool:
+    """Say whether every folder and file of these stages of a block is unchanged, and every folder around them."""
     try:
-        return (
-            # a new stage makes a new entry in a folder, so that the folder's time tells of it: no file has to be listed
-            bool(known["folders"])
-            and all(os.stat(f"{root}/{name}").st_mtime_ns == when for name, when in known["folders"].items())
-            and all(stamp_of(f"{root}/{name}") == stamp for name, stamp in known["files"].items())
+        folders = {name: when for one in (head, *kept) for name, when in one["folders"].items()}
+        return all(os.stat(f"{root}/{name}").st_mtime_ns == when for name, when in folders.items()) and all(
+            stamp_of(f"{root}/{name}") == stamp for one in (head, *kept) for name, stamp in one["files"].items()
         )
     except OSError:
         return False
 
 
-def folder_stamps(root: str, run: str) -> Iterator[tuple[str, int]]:
-    """Yield every folder of the run in which a stage can appear."""
-    for folder, folders, _ in os.walk(f"{root}/{run}"):
+def folder_stamps(root: str, top: str) -> Iterator[tuple[str, int]]:
+    """Yield every folder in which a stage can appear."""
+    for folder, folders, _ in os.walk(f"{root}/{top}"):
         folders[:] = [name for name in folders if name != "policies" and not name.startswith(".")]
         yield os.path.relpath(folder, root), os.stat(folder).st_mtime_ns
 
 
-def index_path(store: Store, run: str, kind: str = "index") -> Path:
-    """Name the path of a run's cached index or figures."""
-    return cache_folder() / kind / sha256(store.root.encode()).hexdigest()[:16] / f"{run}.json"
+def stage_of(folder: str, stages: Collection[str]) -> str:
+    """Name the one of these stages that a folder belongs to; empty for any other folder."""
+    stage = folder.partition("/iteration=")[2].partition("/")[2].partition("/")[0]
+    return stage if stage in stages else ""
 
 
-def recall(path: Path, run: str) -> dict[str, Any] | None:
-    """Read what is cached of a run; None if there is nothing, it is incomplete, or another version made it."""
-    return recalled(path, run)[0]
+def parts_in(contents: Contents, stage: str) -> dict[str, list[Any]]:
+    """Return the files of a stage, each with its place among those of all stages."""
+    return {
+        name: [[place, *part] for place, part in enumerate(parts) if part.stage == stage]
+        for name, parts in (("own", contents.own), ("taken_over", contents.taken_over))
+    }
 
 
-def recalled(path: Path, run: str) -> tuple[dict[str, Any] | None, bytes]:
-    """Read the same, and the second part of what was remembered, not parsed: most questions don't need it."""
-    try:
-        head, _, body = path.read_bytes().partition(b"\n")
-        # the checksum comes first: a torn file, or one of another format, is no index
-        if head != head_of(body):
-            return None, b""
-        first, _, second = body.partition(b"\n")
-        content: dict[str, Any] = json.loads(first)
-    except (OSError, ValueError):
-        return None, b""
-    return (content, second) if content["run"] == run else (None, b"")
-
-
-def contents_from(cached: bytes) -> Contents:
-    """Parse the contents that `remember` was given as its second part."""
-    contents = json.loads(cached)
-    parts = {name: [Part(*part) for part in contents[name]] for name in ("own", "taken_over")}
-    return Contents(contents["stages"], contents["seen"], **parts)
-
-
-def remember(path: Path, *parts: dict[str, Any]) -> None:
-    """Write the cache atomically, each part on a line. If it cannot be written, the next reader repeats the work."""
-    body = "\n".join(json.dumps(part, separators=(",", ":")) for part in parts)
-    try:
-        replace_text(path, f"{head_of(body.encode()).decode()}\n{body}")
-    except OSError as error:
-        log.debug("%s: not written (%s)", path, error)
-
-
-def head_of(body: bytes) -> bytes:
-    versions = canonical([FORMAT, VERSIONS])
-    return blake2b(versions + body, digest_size=16).hexdigest().encode()
+def contents_from(kept: list[dict[str, Any]], rows: bytes) -> Contents:
+    """Return the contents that `remember` was given, of some stages, in the order that they had."""
+    parts = {
+        name: [Part(*part) for _, *part in sorted((one for stage in kept for one in stage[name]), key=itemgetter(0))]
+        for name in ("own", "taken_over")
+    }
+    return Contents(**(parsed(rows) or {}), **parts)

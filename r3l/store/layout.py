@@ -13,6 +13,7 @@ SETTINGS = "config.json"  # of an iteration: what a replay starts from
 STAGING = ".staging"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 BRANCH = re.compile(rf"branch={NAME.pattern}")  # the name of its folder
+ITERATION = re.compile(r"iteration=(-?[0-9]+)")
 MANIFEST_PATH = re.compile(
     rf"(?P<run>{NAME.pattern})/(?:branch=(?P<branch>{NAME.pattern})/)?iteration=(?P<iteration>-?[0-9]+)/"
     r"(?P<stage>[a-z_]+)/(?:shard=(?P<shard>[0-9]+)/)?stage\.json"

@@ -8,7 +8,8 @@ import duckdb
 import pyarrow as pa
 
 from r3l.errors import StoreError
-from r3l.store.catalog import connect, pattern_of
+from r3l.store.catalog import connect
+from r3l.store.scans import pattern_of
 from r3l.store.stage import Store
 
 LOCKED = (
@@ -45,9 +46,14 @@ def connect_for_users(
     paths = {name for (path,) in files for name in (path, pattern_of(path))}  # DuckDB asks for both
     connection.execute("SET allowed_paths = ?", [sorted(paths)])
     connection.execute("SET memory_limit = ?", [memory])
+    lock(connection)
+    return connection
+
+
+def lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """Leave it what it may open by now, and its settings as they are."""
     for setting in LOCKED:
         connection.execute(setting)
-    return connection
 
 
 def ask(connection: duckdb.DuckDBPyConnection, sql: str, seconds: float = 60.0) -> pa.Table:

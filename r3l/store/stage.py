@@ -224,11 +224,10 @@ class Store:
 
     def next_iteration(self, run: str, branch: str = "") -> int:
         """Find the first iteration without a committed update. A branch begins where it was forked."""
-        keys = {
-            key for path in self.files.paths(line_folder(run, branch)) if (key := key_of(path)) and key.branch == branch
-        }
-        iteration = min((key.iteration for key in keys if key.iteration >= 0), default=0) if branch else 0
-        while StageKey(run, branch, iteration, "updates") in keys:
+        names = (name.partition("iteration=") for name in self.files.folders(line_folder(run, branch)))
+        there = {int(number) for before, _, number in names if not before and number.isdecimal()}
+        iteration = min(there, default=0) if branch else 0
+        while iteration in there and self.files.token(StageKey(run, branch, iteration, "updates").manifest) is not None:
             iteration += 1
         return iteration
 

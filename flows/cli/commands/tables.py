@@ -113,6 +113,10 @@ def check(
             "their log-probabilities again",
         ),
     ] = False,
+    everything: Annotated[
+        bool,
+        typer.Option("--all", help="also what this machine found sound before, and whose files have not changed since"),
+    ] = False,
 ) -> None:
     """Verify a run: manifests, hashes, every invariant, that no gold answer was shown; then make each stage again from
     its parents, with what was sampled, and compare. Exit code 1 if anything differs."""
@@ -123,7 +127,7 @@ def check(
     if quick and deep:
         raise ConfigError("--quick and --deep contradict each other: leave one out")
     run, run_store = the_run(word, run), Store.open(store, reading=not sample_again)
-    verdict = judge(run_store, run, quick, replies=REPLIES if deep else 0)
+    verdict = judge(run_store, run, quick, replies=REPLIES if deep else 0, everything=everything or deep)
     for finding in verdict.findings:
         say(str(finding))
     if verdict.stages:

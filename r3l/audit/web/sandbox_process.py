@@ -18,9 +18,8 @@ import duckdb
 import psutil
 
 from r3l.audit.pages import CELL, cell
-from r3l.audit.reader import Reader
 from r3l.errors import R3LError, StoreError
-from r3l.store.query import one_select
+from r3l.store.query import connect_for_users, one_select
 from r3l.store.stage import Store
 
 GRACE_SECONDS = 1.0  # the parent's clock comes first
@@ -68,25 +67,25 @@ def limit_memory(extra: int) -> None:
 
 def main() -> None:
     root, (runs, branch), memory = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
-    answers, reader = sys.stdout.buffer, None
+    answers, store = sys.stdout.buffer, None
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl + C ends the parent, and that ends this one's input
     for line in sys.stdin.buffer:
         question = json.loads(line)
         try:
-            if reader is None:
-                reader = Reader(Store.open(root, reading=True), runs, branch=branch)
-                reader.cursor().close()
+            first, store = store is None, store or Store.open(root, reading=True)
+            connection = connect_for_users(store, runs, branch=branch, question=question["sql"])
+            if first:
                 limit_memory(memory)
-            cursor = reader.cursor()
             answers.write(b"{}\n")
             answers.flush()
             # SIGALRM ends a process that does not handle it
             signal.setitimer(signal.ITIMER_REAL, question["seconds"] + GRACE_SECONDS)
+            left_out = dict(connection.execute("FROM left_out").fetchall())
             with writing_nothing():
-                columns, rows = fetch(cursor, question["sql"], question["rows"] + 1)
+                columns, rows = fetch(connection, question["sql"], question["rows"] + 1)
             limit = sys.maxsize if question["whole"] else CELL
             shown = [[json_value(value, limit) for value in row] for row in rows]
-            message = json.dumps({"columns": columns, "rows": shown, "left_out": reader.left_out()})
+            message = json.dumps({"columns": columns, "rows": shown, "left_out": left_out})
         except (R3LError, duckdb.Error) as error:
             message = json.dumps({"error": str(error)})
         finally:

@@ -1,0 +1,103 @@
+"""Bundles: the many small files of a table, of a block of iterations that a run has left behind, as one file.
+
+A question about a whole run would open each of them. A bundle is a copy, cached on this machine under a name made of
+the names that it holds, which say their content; it is used while it has the stamp that it was written with. Whoever
+verifies (`r3l sql --verify`, `r3l check`) reads the files themselves.
+"""
+
+import os
+import time
+import uuid
+from collections.abc import Collection, Iterable
+from contextlib import suppress
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+
+import duckdb
+
+from r3l.store.cached import index_path, recall, remember
+from r3l.store.contents import BUNDLED, Contents, Part
+from r3l.store.digests import canonical
+from r3l.store.files.stamps import stamp_of
+from r3l.store.index import BLOCK
+from r3l.store.scans import quoted, union
+from r3l.store.stage import Store
+from r3l.version import __version__
+
+SMALL = 256 << 10  # bytes of a file on the average: what is larger costs little to open, beside what is read of it
+FEWEST = 8  # files
+ROW_GROUP = 2048  # rows: a question about one iteration reads few of a bundle's
+UNUSED_S = 86_400.0  # seconds after which a bundle of files that were replaced is deleted
+
+
+def bundled(store: Store, contents: Contents, tables: Collection[str], make: bool = True) -> Contents:
+    """Return the same contents, with bundles of the files of these tables, each in the place of its first file: those
+    that are there, and (`make`) the others. Where none can be written, the contents are left as they are."""
+    groups: dict[tuple[str, ...], list[Part]] = {}
+    newest: dict[tuple[str, str], int] = {}
+    for part in contents.own:
+        if part.table in tables:
+            block = part.iteration // BLOCK
+            newest[part.line] = max(block, newest.get(part.line, block))
+            groups.setdefault((*part.line, str(block), part.table, part.stage, part.kind), []).append(part)
+    place: dict[Part, Part] = {}
+    for run in {line[0] for line in newest}:
+        settled = {
+            name: parts
+            for name, parts in groups.items()
+            if name[0] == run and int(name[2]) < newest[name[0], name[1]] and worth_it(parts)
+        }
+        with suppress(OSError, duckdb.Error):
+            place |= bundles_of(store, run, settled, make) if settled else {}
+    gone = {part for parts in groups.values() if parts[0] in place for part in parts}
+    return replace(contents, own=[place.get(part, part) for part in contents.own if part not in gone or part in place])
+
+
+def worth_it(parts: list[Part]) -> bool:
+    return len(parts) >= FEWEST and sum(part.bytes for part in parts) < SMALL * len(parts)
+
+
+def bundles_of(store: Store, run: str, groups: dict[tuple[str, ...], list[Part]], make: bool) -> dict[Part, Part]:
+    """Return the first file of each group -> the bundle of the group."""
+    folder = index_path(store, run, "bundles").with_suffix("")
+    made: dict[Part, Part] = {}
+    for name, parts in groups.items():
+        path = folder / f"{'~'.join(name[1:])}~{key_of(store, parts)}.parquet"
+        known = recall(path.with_suffix(".json"), run)
+        if known is None or known["stamp"] != stamp_of(path):
+            if not make:
+                continue
+            write(store, parts, path)
+            remember(path.with_suffix(".json"), {"run": run, "stamp": stamp_of(path)})
+            drop_unused(path.name.rpartition("~")[0], folder)
+        made[parts[0]] = parts[0]._replace(shard=BUNDLED, path=str(path), version=0)
+    return made
+
+
+def key_of(store: Store, parts: Iterable[Part]) -> str:
+    named = canonical([__version__, store.root, *(part.path for part in parts)])
+    return blake2b(named, digest_size=10).hexdigest()
+
+
+def write(store: Store, parts: list[Part], path: Path) -> None:
+    """Write a bundle, whole or not at all: its rows as the tables of schema `stored` have them."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{uuid.uuid4().hex}")
+    rows = union(parts[0].table, parts, store.files.url(""))
+    settings = f"FORMAT parquet, COMPRESSION zstd, ROW_GROUP_SIZE {ROW_GROUP}"
+    try:
+        with duckdb.connect() as connection:
+            store.files.attach(connection)
+            connection.execute("SET threads = 1")  # else each small file becomes a row group of its own
+            connection.execute(f"COPY ({rows}) TO {quoted(str(partial))} ({settings})")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def drop_unused(group: str, folder: Path) -> None:
+    """Delete what an earlier state of the same files was bundled in, unless a reader may have it open."""
+    for old in folder.glob(f"{group}~*"):
+        if time.time() - old.stat().st_mtime > UNUSED_S:
+            os.unlink(old)

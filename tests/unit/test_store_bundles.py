@@ -1,0 +1,130 @@
+"""A long run: what a question reads of it, what a commit makes stale, and what a check reads a second time."""
+
+from pathlib import Path
+
+import duckdb
+import pytest
+
+from r3l.store import bundles, catalog, check, index, sweep
+from r3l.store.catalog import connect
+from r3l.store.checked import Checked
+from r3l.store.stage import Store
+from tests.support.store_iteration import commit_iteration
+
+ITERATIONS = 7
+BASES = "SELECT run, branch, iteration, shard, base_id, reward FROM base ORDER BY ALL"
+
+
+@pytest.fixture
+def store(tmp_path, monkeypatch) -> Store:
+    """Blocks of two iterations: 0 and 1, 2 and 3, 4 and 5 are left behind."""
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(index, "BLOCK", 2)
+    monkeypatch.setattr(index, "UNSETTLED_NS", 0)
+    monkeypatch.setattr(bundles, "BLOCK", 2)
+    monkeypatch.setattr(bundles, "FEWEST", 2)
+    store = Store.open(str(tmp_path / "runs"))
+    for iteration in range(ITERATIONS):
+        commit_iteration(store, iteration=iteration)
+    return store
+
+
+def files_of(connection: duckdb.DuckDBPyConnection) -> list[str]:
+    return [path for (path,) in connection.execute("FROM files").fetchall()]
+
+
+def asked(store: Store, question: str = BASES, **how) -> tuple[list[tuple], list[str]]:
+    with connect(store, question=question, **how) as connection:
+        return connection.execute(question).fetchall(), files_of(connection)
+
+
+def test_a_question_opens_a_bundle_for_each_block_left_behind(store):
+    rows, files = asked(store)
+    assert len(rows) == ITERATIONS * 4
+    # bases and retries: a bundle of each for three blocks, and the two files of the newest iteration
+    assert (len(files), sum(path.startswith(store.root) for path in files)) == (3 * 2 + 2, 2)
+    assert asked(store, verify=True)[0] == rows
+    assert all(path.startswith(store.root) for path in asked(store, verify=True)[1])
+
+
+@pytest.mark.parametrize("table", ["turns", "credit", "training_rows", "events", "updates", "stages", "iterations"])
+def test_a_bundle_has_the_rows_of_its_files(store, table):
+    question = f"FROM {table} ORDER BY ALL"
+    assert asked(store, question)[0] == asked(store, question, verify=True)[0]
+
+
+def test_a_bundle_is_written_once_and_anew_where_it_is_another(store, monkeypatch):
+    rows, files = asked(store)
+    written: list[Path] = []
+    write = bundles.write
+    monkeypatch.setattr(bundles, "write", lambda store, parts, path: written.append(path) or write(store, parts, path))
+    asked(store)
+    assert written == []
+    damaged = Path(next(path for path in files if not path.startswith(store.root)))
+    damaged.write_bytes(damaged.read_bytes()[:-9])
+    assert asked(store)[0] == rows
+    assert written == [damaged]
+    commit_iteration(store, iteration=ITERATIONS)
+    commit_iteration(store, iteration=ITERATIONS + 1)
+    asked(store)
+    assert len(written) == 1 + 2  # of the block that the run has just left, of bases and of retries
+
+
+def test_a_commit_makes_one_block_stale_and_no_manifest_of_another_is_read(store, monkeypatch):
+    asked(store)
+    read: list[str] = []
+    load = index.manifests.load
+    monkeypatch.setattr(index.manifests, "load", lambda files, key: read.append(key.manifest) or load(files, key))
+    asked(store)
+    assert read == []
+    commit_iteration(store, iteration=ITERATIONS)
+    read.clear()
+    asked(store)
+    assert {path.split("/")[1] for path in read} == {"iteration=00006", "iteration=00007"}
+
+
+def test_a_check_reads_again_what_changed_and_what_comes_after_it(store, monkeypatch):
+    read: list[str] = []
+    verify = check.verify
+    monkeypatch.setattr(check, "verify", lambda store, key: read.append(key.folder) or verify(store, key))
+
+    def iterations_read(everything: bool = False) -> list[int]:
+        read.clear()
+        checked = Checked(store, "demo", "checked", everything)
+        assert check.check_run(store, "demo", checked.blocks) == []
+        checked.found_sound()
+        return sorted({int(folder.split("/")[1].removeprefix("iteration=")) for folder in read})
+
+    assert iterations_read() == list(range(ITERATIONS))
+    assert iterations_read() == []
+    commit_iteration(store, iteration=ITERATIONS)
+    assert iterations_read() == [6, 7]
+    assert iterations_read(everything=True) == list(range(ITERATIONS + 1))
+    part = next(Path(store.root, "demo/iteration=00002/credit").rglob("part-*"))
+    content = part.read_bytes()
+    part.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+    checked = Checked(store, "demo", "checked", everything=False)
+    assert [block.name for block in checked.blocks] == ["1", "2", "3"]
+    assert {finding.check for finding in check.check_run(store, "demo", checked.blocks)} == {"files"}
+
+
+def test_the_next_iteration_is_found_without_listing_the_run(store, monkeypatch):
+    monkeypatch.setattr(type(store.files), "paths", lambda files, prefix: pytest.fail(f"{prefix} was listed"))
+    assert store.next_iteration("demo") == ITERATIONS
+
+
+def test_a_sweep_parses_only_manifests_beside_which_a_part_lies_that_they_do_not_name(store, monkeypatch):
+    parsed: list[str] = []
+    unseal = sweep.manifests.unseal
+    monkeypatch.setattr(
+        sweep.manifests, "unseal", lambda content, key: parsed.append(key.folder) or unseal(content, key)
+    )
+    folder = Path(store.root, "demo/iteration=00003/credit/shard=000")
+    (folder / "part-credit-0123456789ab.parquet").write_bytes(b"of a writer that died")
+    assert store.sweep("demo") == ["demo/iteration=00003/credit/shard=000/part-credit-0123456789ab.parquet"]
+    assert set(parsed) == {"demo/iteration=00003/credit/shard=000"}
+
+
+def test_a_question_about_no_table_reads_all_of_the_index(store):
+    assert catalog.stages_read(catalog.needed("FROM left_out")) is None
+    assert catalog.stages_read(catalog.needed(BASES)) == {"base", "retries"}
