@@ -28,8 +28,8 @@ class AppState:
 
     def page(self, template: str, status: int = 200, **seen: Any) -> HTMLResponse:
         """Render a page. `line` in `seen` gives it the tabs of that run, and says what is left out of it."""
-        if line := seen.get("line"):
-            seen.setdefault("left_out", self.of(line).left_out())
+        line = seen.get("line")
+        seen.setdefault("left_out", self.of(line).left_out() if line else {})
         content = self.templates.get_template(template).render(
             line=seen.pop("line", None), store=self.reader.store.root, **seen
         )
