@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 
+from flows import prefect_settings
 from flows.serving import background, tied
 from r3l.audit.web.sandbox import Asked
 from r3l.config.environments import HouseholdSettings
@@ -116,9 +118,12 @@ def test_a_process_that_it_starts_runs_none_of_them(hostile: Path, start: Callab
 
 
 @pytest.mark.slow
-def test_the_server_of_a_run_runs_none_of_them(hostile: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_server_of_a_run_runs_none_of_them(hostile: Path) -> None:
     port = tied.free_port()
-    server = tied.served(port)
+    with patch.dict(os.environ):
+        os.environ.pop("PREFECT_LOGGING_SETTINGS_PATH", None)
+        prefect_settings.apply()  # as each command does
+        server = tied.served(port)
     try:
         until = time.monotonic() + 240
         while not tied.answers(f"http://127.0.0.1:{port}/api"):

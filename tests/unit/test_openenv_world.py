@@ -52,7 +52,8 @@ def url(start: Callable[[int], str]) -> str:
 
 
 def settings(url: str, **update: object) -> OpenEnvSettings:
-    return OpenEnvSettings(url=url, observation_field="text", train_tasks=4, heldout_tasks=2, workers=1, **update)
+    known = {"observation_field": "text", "train_tasks": 4, "heldout_tasks": 2, "workers": 1, "lowest_reward": -1.0}
+    return OpenEnvSettings(url=url, **(known | update))
 
 
 @contextmanager
@@ -95,7 +96,7 @@ def test_an_episode_its_reward_and_an_action_that_is_none(url: str) -> None:
             assert sessions.start("a", task).text == "A dial of 1 digits.⟨U+001B⟩[2J"
             steps = searched(sessions, "a")
             gained = 1.0 - 0.25 * (len(steps) - 1)
-            assert (steps[-1].observation.text, steps[-1].reward) == ("open", max(gained, 0.0))
+            assert (steps[-1].observation.text, steps[-1].reward) == ("open", (gained + 1) / 2)
             assert steps[-1].success == (gained == 1.0)
     raw = make_world(settings(url, action_field="", observation_characters=1000))
     with playing(raw) as sessions:
