@@ -59,10 +59,8 @@ def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat) -> I
         guidance.add(reflection.report or reflection.text, reflection.response_ids)
         for turn in played.turns[attempt.trajectory_id]:
             if left := in_context(turn, guidance, attempt, played, chat):
-                yield (
-                    key,
-                    f"{attempt.trajectory_id}: the context of turn {turn.turn} has words of its reflection: {left}",
-                )
+                where = f"{attempt.trajectory_id}: the context of turn {turn.turn}"
+                yield key, f"{where} has words of its reflection that no observation has: {left}"
                 break
 
 
