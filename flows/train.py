@@ -11,6 +11,7 @@ from flows.ending import attended, watched_flow
 from r3l.config import Config
 from r3l.config.form import Form
 from r3l.errors import ConfigError
+from r3l.evaluation.goal import Goal
 from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log
 from r3l.pipeline.settings.continuing import settled
@@ -31,33 +32,37 @@ class Watcher(Protocol):
 
 
 @flow(name="r3l-train", flow_run_name="{config.run}", validate_parameters=True)
-def train(config: Form = Form(), iterations: int = 10) -> list[Summary]:  # noqa: B008 (a frozen model)
+def train(config: Form = Form(), iterations: int = 10, until: str = "") -> list[Summary]:  # noqa: B008 (a frozen model)
     """Run further iterations of a run.
 
     Args:
         config: as for one iteration; `iteration` is left empty; evaluation.every says after how many iterations to
             evaluate.
         iterations: how many, 1 or more.
+        until: a goal that ends it earlier, such as success>=0.6 of a held-out evaluation.
     """
     if iterations < 1:
         raise ValueError(f"iterations={iterations}: expected 1 or more")
-    return attended(lambda: iterations_of(settled(config.asked()), iterations))
+    return attended(lambda: iterations_of(settled(config.asked()), iterations, until=until))
 
 
 def watched(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list[Summary]]:
     """Give the flow to a caller that watches it, or that has an engine and workers which outlive it."""
     return watched_flow(
         train,
-        lambda config, iterations: attended(lambda: iterations_of(settled(config.asked()), iterations, watcher, tools)),
+        lambda config, iterations, until: attended(
+            lambda: iterations_of(settled(config.asked()), iterations, watcher, tools, until)
+        ),
     )
 
 
 def iterations_of(
-    config: Config, iterations: int, watcher: Watcher | None = None, tools: Tools | None = None
+    config: Config, iterations: int, watcher: Watcher | None = None, tools: Tools | None = None, until: str = ""
 ) -> list[Summary]:
     """Do what the flow does. One engine serves all iterations, because servers that the run starts take minutes."""
     if config.iteration is not None:
         raise ConfigError(f"iteration={config.iteration}: a training runs further iterations; leave it empty")
+    goal = Goal.of(until, config)
     summaries: list[Summary] = []
     with nullcontext(tools) if tools else closing(Tools()) as tools:
         for number in range(iterations):
@@ -70,4 +75,7 @@ def iterations_of(
                 summaries[-1]["alarms"] = standing_alarms(Store.open(config.store.root), config.run, config.branch)
             if watcher:
                 watcher.ended(summaries[-1])
+            if goal and "evaluation" in summaries[-1] and goal.is_reached(summaries[-1]["evaluation"]):
+                log().info("%s is reached after iteration %d", until, summaries[-1]["iteration"])
+                break
     return summaries

@@ -1,13 +1,14 @@
 """Running the flows from a terminal, with a display that starts before Prefect does."""
 
 import contextlib
+import time
 from collections.abc import Iterator
 from contextlib import closing
 
 from flows.cli.screen.console import screen
-from flows.cli.screen.display import Display, watching
+from flows.cli.screen.display import Display, clock, watching
 from flows.cli.screen.eta import expected
-from flows.cli.screen.figures import evaluated, result, trend
+from flows.cli.screen.figures import curve, evaluated, result, trend
 from flows.serving import tied
 from r3l.config import Config
 from r3l.errors import Interrupted
@@ -44,16 +45,18 @@ def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False,
     return summary
 
 
-def run_training(config: Config, iterations: int, *, quiet: bool = False, verbose: bool = False) -> list[Summary]:
-    """Run further iterations of a run, one after another; each one's figures are printed above the display, and in the
-    end how they went over the run."""
+def run_training(
+    config: Config, iterations: int, until: str = "", *, quiet: bool = False, verbose: bool = False
+) -> list[Summary]:
+    """Run further iterations of a run, one after another; each one's figures are printed above the display, after an
+    evaluation the held-out curve, and in the end how they went over the run."""
     with displayed(config, quiet) as display, closing(Tools()) as tools:
         from flows import train
 
         begin(tools, config)
         watcher = OnTerminal(display, config, iterations, quiet, verbose)
         with on_prefect():
-            summaries = list(train.watched(watcher, tools)(config, iterations))
+            summaries = list(train.watched(watcher, tools)(config, iterations, until))
     if not quiet and summaries:
         trend(display.console, config.run, history(Store.open(config.store.root), config.run, config.branch))
     return summaries
@@ -86,15 +89,21 @@ class OnTerminal:
 
     def __init__(self, display: Display, config: Config, iterations: int, quiet: bool, verbose: bool) -> None:
         self.display, self.config, self.iterations = display, config, iterations
-        self.quiet, self.verbose, self.begun = quiet, verbose, 0
+        self.quiet, self.verbose, self.begun, self.started = quiet, verbose, 0, time.monotonic()
 
     def begins(self) -> Progress:
+        left = (time.monotonic() - self.started) / self.begun * (self.iterations - self.begun) if self.begun else 0.0
         self.begun += 1
-        return next_iteration(self.display, self.config, f"{self.begun} of {self.iterations}")
+        count = f"{self.begun} of {self.iterations}{f', about {clock(left)} left' if left else ''}"
+        return next_iteration(self.display, self.config, count)
 
     def ended(self, summary: Summary) -> None:
-        if not self.quiet:
-            result(self.display.console, summary, ask=False, verbose=self.verbose)
+        if self.quiet:
+            return
+        result(self.display.console, summary, ask=False, verbose=self.verbose)
+        if "evaluation" in summary:
+            past = history(Store.open(self.config.store.root), self.config.run, self.config.branch)
+            curve(self.display.console, past)
 
 
 def next_iteration(display: Display, config: Config, count: str = "") -> Progress:

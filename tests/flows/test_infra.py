@@ -39,6 +39,18 @@ def test_silent_runs_crash_and_hung_runs_are_cancelled():
     assert [action.type for action in hung.actions] == ["cancel-flow-run"]
 
 
+def test_the_example_of_a_message_is_an_automation_of_runs_that_deployments_tag():
+    text = Path("infra/prefect-notify.yaml").read_text()
+    (told,) = yaml.safe_load(
+        text.replace("block_document_id: BLOCK", "block_document_id: " + "0" * 8 + "-0000-4000-8000-" + "0" * 12)
+    )["automations"]
+    automation = AutomationCore.model_validate(told)
+    assert [action.type for action in automation.actions] == ["send-notification"]
+    tag = told["trigger"]["match_related"]["prefect.resource.id"].removeprefix("prefect.tag.")
+    deployments = {one["name"]: one for one in yaml.safe_load(Path("prefect.yaml").read_text())["deployments"]}
+    assert all(tag in deployments[name]["tags"] for name in ("train", "iterate"))
+
+
 def test_a_flow_run_s_process_shows_the_lines_of_the_project_s_own_log():
     """It imports Prefect before the flows can set anything."""
     for one in yaml.safe_load(Path("prefect.yaml").read_text())["deployments"]:

@@ -91,6 +91,9 @@ def train(
         int | None,
         typer.Option(min=0, help="number of iterations between two evaluations; 0: no evaluation (new run: 0)"),
     ] = None,
+    until: Annotated[
+        str, typer.Option(help="end once an evaluation reaches it, e.g. 'success>=0.6', or low>=0.6: its 95 % interval")
+    ] = "",
     set_: Set = None,
     change: Changed = False,
     store: Root = "",
@@ -102,6 +105,7 @@ def train(
     settings of its newest iteration; what is given here comes on top, from the first iteration on."""
     from flows.cli.settings import settings
     from flows.cli.terminal import run_training
+    from r3l.evaluation.goal import Goal
 
     every = [] if evaluate_every is None else [f"evaluation.every={evaluate_every}"]
     how_much(quiet, verbose)
@@ -116,7 +120,8 @@ def train(
         machine=machine,
         change=change or None,
     )
-    summaries = run_training(config, iterations, quiet=quiet or as_json, verbose=verbose)
+    Goal.of(until, config)  # what is wrong with it is said before anything starts
+    summaries = run_training(config, iterations, until, quiet=quiet or as_json, verbose=verbose)
     if as_json:
         say_json(summaries)
 

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from r3l.evaluation.score import Scores
 from r3l.pipeline.counterfactual import Counterfactual
-from r3l.pipeline.headline import headline, trends
+from r3l.pipeline.headline import headline, sparkline, trends
 from r3l.pipeline.replay import Replayed
 from r3l.pipeline.summary import Summary, questions, shown
 
@@ -69,6 +69,16 @@ def trend(console: Console, run: str, past: Sequence[dict[str, Any]]) -> None:
     for name, bars, before, now in trends(past):
         table.add_row(name, bars, f"{before} → {now}" if len(bars) > 1 else now)
     console.print(table)
+
+
+def curve(console: Console, past: Sequence[dict[str, Any]]) -> None:
+    """Print held-out success over the iterations that were evaluated, once there are two."""
+    points = [
+        (row["iteration"], row["evaluation_success"]) for row in past if row.get("evaluation_success") is not None
+    ]
+    if len(points) > 1:
+        texts = ", ".join(f"{share:.1%} after {iteration}" for iteration, share in points[-4:])
+        console.print(f"held-out success {sparkline([share for _, share in points])}  {texts}", style="green")
 
 
 def evaluated(console: Console, scores: Scores) -> None:
