@@ -15,6 +15,7 @@ from r3l.audit.text.glossary import GLOSSARY
 from r3l.config import compose
 from r3l.config.machines import load_machine
 from r3l.config.settings_page import page as settings_page
+from r3l.planning.memory import GPU_MEMORY_GB
 from r3l.planning.plan import make_plan
 from tests.unit.test_readme import commands, parsed
 
@@ -115,12 +116,11 @@ def test_what_a_run_costs_is_what_the_plan_says():
 
 
 def figures(policy: str, machine: str) -> list[str]:
-    """GPUs, seconds of an iteration, GPU hours, and GB that it stores; or why it does not fit."""
+    """What the update takes of a GPU, contexts that are sampled at once, and what is kept; or why it does not fit."""
     there = load_machine(machine)
     made = make_plan(compose(policy=policy, environment="alfworld", machine=machine), there)
     if made.troubles:
-        return ["does not fit", "", "", ""]
-    of = {(one.section, one.name): one.value for one in made.figures}
-    gpus = there.training_gpus if there.shared else there.engine_gpus + there.training_gpus
-    seconds = of["time", "iteration"]
-    return [f"{gpus} {there.gpu}", f"{seconds:,.0f}", f"{seconds * gpus / 3600:.1f}", f"{of['storage', 'in all']:.0f}"]
+        return ["does not fit", "", ""]
+    memory = f"{made.value('training GPU: in all'):.0f} of {GPU_MEMORY_GB[there.gpu]:g} GB ({there.gpu})"
+    contexts = made.value("sampling GPU: longest contexts at once")
+    return [memory, f"{contexts:,.0f}", f"{made.value('policy and optimiser'):.0f} GB"]
