@@ -15,7 +15,7 @@ from r3l.audit.lines import Line
 from r3l.config import Config
 from r3l.evaluation.score import Scores
 from r3l.pipeline.headline import headline, in_short, trends
-from r3l.pipeline.summary import Summary, history, questions, shown, summarise
+from r3l.pipeline.summary import Summary, figure_rows, history, questions, summarise
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
@@ -30,7 +30,7 @@ def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> Summary:
     summary = summarise(bench.store, config.run, config.branch, bench.iteration)
     summary |= {"store": bench.store.root, "stages_committed": len(refs)}
     key, short = artifact_key(config.run, config.branch), summary["no_step"] or in_short(summary)
-    figures = [{"figure": name, "value": value} for name, value in shown(summary)]
+    figures = [{"figure": name, "value": value} for name, value in figure_rows(summary)]
     live.end(short)
     create_table_artifact(table=figures, key=f"{key}-figures", description=f"{short} · iteration {bench.iteration}")
     show_page(bench.store, config, summary)
@@ -84,7 +84,7 @@ def page(store: Store, line: Line, summary: Summary, score: Scores | None = None
     lines += ["", "## Trend", "", "| figure | iterations, oldest first | first | now |", "|---|---|---|---|"]
     lines += [f"| {name} | {bars} | {first} | {now} |" for name, bars, first, now in trends(past)]
     lines += ["", "## All figures", "", "| figure | value |", "|---|---|"]
-    lines += [f"| {name} | {value} |" for name, value in shown(summary)]
+    lines += [f"| {name} | {value} |" for name, value in figure_rows(summary)]
     lines += ["", "## Seconds by the clock (shards and stages overlap)", "", "| stage | seconds |", "|---|---|"]
     lines += [f"| {stage} | {seconds:.1f} |" for stage, seconds in summary["stages"].items()]
     lines += ["", "## Ask", "", *(f"```sh\n{question}\n```" for question in questions(summary))]

@@ -12,7 +12,7 @@ from prefect.exceptions import CancelledRun, TerminationSignal
 from prefect.states import Cancelled, Failed
 
 from flows.mending import sign_and_mend
-from flows.server import withdrawn
+from flows.server import why_withdrawn
 from r3l.errors import Interrupted, ServerAway
 from r3l.pipeline.runner import STAYS, Runner
 
@@ -40,11 +40,11 @@ def unless_ended(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         return Failed(message=str(away), data=away)  # type: ignore[return-value]
 
 
-def attended(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+def run_attended(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     """Do as `unless_ended` does, in a flow run that says which process it is, and end those whose process is gone. A
     run that a schedule started and nobody wants any more is cancelled."""
     sign_and_mend()
-    if reason := withdrawn():
+    if reason := why_withdrawn():
         return Cancelled(message=reason)  # type: ignore[return-value]
     return unless_ended(fn, *args, **kwargs)
 

@@ -7,7 +7,7 @@ from prefect.artifacts import create_table_artifact
 
 from flows import artifacts
 from flows.artifacts import artifact_key
-from flows.ending import attended, watched_flow
+from flows.ending import run_attended, watched_flow
 from flows.tasks import RUNNER, runner
 from r3l.config import Config
 from r3l.evaluation.benchmarks import pose
@@ -16,7 +16,7 @@ from r3l.evaluation.score import Scores, by_type, score
 from r3l.exploration.progress import Progress
 from r3l.pipeline import evaluation, preflight
 from r3l.pipeline.logs import log
-from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.settings.continuing import compose_for_run
 from r3l.pipeline.summary import summarise
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.tracking.feed import feed
@@ -48,10 +48,10 @@ def evaluate(config: EvaluationForm = EvaluationForm()) -> Scores:  # noqa: B008
             newest,
             -1 the start.
     """
-    return attended(lambda: evaluation_of(settled(config.asked(), training=False)))
+    return run_attended(lambda: evaluation_of(compose_for_run(config.asked(), training=False)))
 
 
-def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Scores]:
+def with_watcher(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Scores]:
     """Give the flow to a caller in the same process that watches it, or that has an engine and workers which outlive
     it.
 
@@ -60,8 +60,8 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
     """
     return watched_flow(
         evaluate,
-        lambda config: attended(
-            lambda: evaluation_of(settled(config.asked(), training=False), progress, checked, tools)
+        lambda config: run_attended(
+            lambda: evaluation_of(compose_for_run(config.asked(), training=False), progress, checked, tools)
         ),
     )
 
@@ -75,7 +75,7 @@ def evaluation_of(
     ref = evaluation.evaluate(
         test, store, evaluation.evaluated_iteration(config, store), progress=progress, runner=runner(), tools=tools
     )
-    scores = scored(config, ref, store)
+    scores = score_evaluation(config, ref, store)
     if any(one.stage == "updates" for one in store.stages(config.run, config.branch, ref.iteration)):
         artifacts.show_page(store, config, summarise(store, config.run, config.branch, ref.iteration), scores)
     log().info(
@@ -86,7 +86,7 @@ def evaluation_of(
     return scores | {"trackers": feed(config, store)}
 
 
-def scored(config: Config, ref: StageRef, store: Store) -> Scores:
+def score_evaluation(config: Config, ref: StageRef, store: Store) -> Scores:
     """Count the score, in all and by task type, as an artifact and as the result."""
     rows = store.read(ref, "evaluations").to_pylist()
     tasks = [row["task_id"] for row in rows]

@@ -5,7 +5,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows import artifacts
-from flows.ending import attended, watched_flow
+from flows.ending import run_attended, watched_flow
 from flows.live import Live
 from flows.placement.placed import PrefectPlacement
 from flows.placement.remote_jobs import check_placement
@@ -17,7 +17,7 @@ from r3l.exploration.progress import Progress
 from r3l.pipeline import preflight
 from r3l.pipeline.iteration import open_iteration, run_stages, the_iteration
 from r3l.pipeline.logs import log
-from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.settings.continuing import compose_for_run
 from r3l.pipeline.summary import Summary
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.tracking.feed import feed
@@ -28,7 +28,7 @@ def _flow_run_name() -> str:
     """E.g. ``demo iteration=7``: a run without an iteration number is named after the one that it takes."""
     form = Form.model_validate(flow_run.parameters["config"])
     try:
-        config = settled(form.asked())
+        config = compose_for_run(form.asked())
         return (
             f"{config.run}{config.branch and '/'}{config.branch} "
             f"iteration={the_iteration(config, Store.open(config.store.root))}"
@@ -49,7 +49,7 @@ def iterate(config: Form = Form()) -> Summary:  # noqa: B008 (frozen; what the f
     Returns:
         The iteration's figures, by column of the view `iterations`.
     """
-    return as_state(attended(lambda: iteration_of(settled(config.asked()))))
+    return as_state(run_attended(lambda: iteration_of(compose_for_run(config.asked()))))
 
 
 def as_state(summary: Summary) -> Summary:
@@ -59,7 +59,7 @@ def as_state(summary: Summary) -> Summary:
     return summary
 
 
-def watched(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Summary]:
+def with_watcher(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Summary]:
     """Give the flow to a caller in the same process that watches it, or that has an engine and workers which outlive
     it.
 
@@ -68,7 +68,9 @@ def watched(progress: Progress | None, checked: bool = True, tools: Tools | None
     """
     return watched_flow(
         iterate,
-        lambda config: as_state(attended(lambda: iteration_of(settled(config.asked()), progress, checked, tools))),
+        lambda config: as_state(
+            run_attended(lambda: iteration_of(compose_for_run(config.asked()), progress, checked, tools))
+        ),
     )
 
 

@@ -56,11 +56,11 @@ def how_far(counts: dict[str, dict[str, float]]) -> tuple[float, str]:
     ever = [name for name, stage in STAGES.items() if not stage.apart and (not stage.optional or counts.get(name))]
     parts = {name: shards if STAGES[name].sharded else 1.0 for name in ever}
     parts_done = {name: min(counts.get(name, {}).get("shards", 0.0), parts[name]) for name in ever}
-    words = [worded(name, parts_done[name], parts[name], counts[name]) for name in ever if parts_done[name]]
+    words = [stage_line(name, parts_done[name], parts[name], counts[name]) for name in ever if parts_done[name]]
     return sum(parts_done.values()) / sum(parts.values()), " · ".join(words[-2:]) or "begins"
 
 
-def worded(name: str, parts_done: float, parts: float, counts: dict[str, float]) -> str:
+def stage_line(name: str, parts_done: float, parts: float, counts: dict[str, float]) -> str:
     """Write a line like ``base 3 of 4 shards, mean reward 0.31–0.44``."""
     words = f"{name} {parts_done:.0f} of {parts:.0f} shards" if parts > 1 else name
     reward = mean_reward(counts)

@@ -27,14 +27,14 @@ class Own:
 
 def own_server(folder: Path) -> Own | None:
     """Find the server whose state lies in `folder` (PREFECT_HOME), or None where it does not run."""
-    if not (address := remembered(folder)):
+    if not (address := read_state(folder)):
         return None
     from r3l.store.files.process import lives  # late, here and below: `r3l --help` loads no store
 
     return address if lives(address.processes.get("server", "")) else None
 
 
-def remembered(folder: Path) -> Own | None:
+def read_state(folder: Path) -> Own | None:
     """Read what was started last in `folder`, whether it runs or not."""
     try:
         state = json.loads((folder / STATE).read_text(encoding="utf-8"))

@@ -6,7 +6,7 @@ from typing import Annotated
 from prefect import flow
 from pydantic import WithJsonSchema
 
-from flows.ending import attended
+from flows.ending import run_attended
 from flows.placement.placed import PrefectPlacement
 from flows.tasks import RUNNER, runner
 from r3l.pipeline.replay import ORDER, Replayed, check_stages, recompute
@@ -42,7 +42,7 @@ def replay(
     """
     check_stages(from_stage, to_stage)
     request = Replay(source_branch, from_stage, to_stage)
-    return attended(
+    return run_attended(
         recompute,
         Store.open(store),
         run,

@@ -41,7 +41,7 @@ def lasting() -> str:
     return "" if is_tied(api) else api
 
 
-def watched() -> bool:
+def is_watched() -> bool:
     """Tell whether this is a flow run on a server that outlives it."""
     return bool(lasting() and flow_run.id)
 
@@ -68,7 +68,7 @@ def holding(stage: str, going_on: Callable[[], None] = lambda: None) -> Iterator
         going_on: asked every few seconds of waiting; what it raises ends the wait.
     """
     name = HELD_BY.get(stage)
-    if name is None or not watched() or name not in limits(str(flow_run.id)):
+    if name is None or not is_watched() or name not in limits(str(flow_run.id)):
         yield
         return
     log().info("%s: asks for a slot of %s", stage, name)
@@ -82,10 +82,10 @@ def holding(stage: str, going_on: Callable[[], None] = lambda: None) -> Iterator
         yield
 
 
-def progressed(stage: str) -> None:
+def tell_progress(stage: str) -> None:
     """Tell the server that the run is alive: it got a stage done. A run that stops saying so is cancelled by the
     automation."""
-    if watched():
+    if is_watched():
         emit_event(
             PROGRESS, resource={"prefect.resource.id": f"prefect.flow-run.{root(str(flow_run.id))}", "r3l.stage": stage}
         )
@@ -95,7 +95,7 @@ def progressed(stage: str) -> None:
 def heeding_cancel(end: Callable[[str], None]) -> Iterator[None]:
     """While the block runs, call `end` once the server has the flow run in Cancelling. A run that a worker started is
     ended by its worker; one that was started from a terminal has nobody else to hear of it."""
-    if not watched() or "PREFECT__FLOW_RUN_ID" in os.environ:
+    if not is_watched() or "PREFECT__FLOW_RUN_ID" in os.environ:
         yield
         return
     ids, over = {str(flow_run.id), str(flow_run.root_flow_run_id)}, threading.Event()
@@ -124,7 +124,7 @@ def cancelling(client: SyncPrefectClient, flow_run_id: str) -> bool:
     return state is not None and (state.is_cancelling() or state.is_cancelled())
 
 
-def withdrawn() -> str:
+def why_withdrawn() -> str:
     """Say why a schedule's run is not wanted any more; empty if it is, or if no schedule started it.
 
     Prefect withdraws the future runs of a schedule that is paused, but keeps the late ones: those that waited for the

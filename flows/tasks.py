@@ -60,7 +60,7 @@ class PrefectRunner(Runner):
             yield
 
     def committed(self, stage: str) -> None:
-        server.progressed(stage)
+        server.tell_progress(stage)
         self.tell()
 
     @contextmanager

@@ -7,14 +7,14 @@ from prefect import Flow, flow
 
 from flows import evaluate as evaluation_flow
 from flows import iterate as iteration_flow
-from flows.ending import attended, watched_flow
+from flows.ending import run_attended, watched_flow
 from r3l.config import Config
 from r3l.config.form import Form
 from r3l.errors import ConfigError
 from r3l.evaluation.goal import Goal
 from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log
-from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.settings.continuing import compose_for_run
 from r3l.pipeline.summary import Summary
 from r3l.pipeline.tools import Tools
 from r3l.store.figures import standing_alarms
@@ -43,15 +43,15 @@ def train(config: Form = Form(), iterations: int = 10, until: str = "") -> list[
     """
     if iterations < 1:
         raise ValueError(f"iterations={iterations}: expected 1 or more")
-    return attended(lambda: iterations_of(settled(config.asked()), iterations, until=until))
+    return run_attended(lambda: iterations_of(compose_for_run(config.asked()), iterations, until=until))
 
 
-def watched(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list[Summary]]:
+def with_watcher(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list[Summary]]:
     """Give the flow to a caller that watches it, or that has an engine and workers which outlive it."""
     return watched_flow(
         train,
-        lambda config, iterations, until: attended(
-            lambda: iterations_of(settled(config.asked()), iterations, watcher, tools, until)
+        lambda config, iterations, until: run_attended(
+            lambda: iterations_of(compose_for_run(config.asked()), iterations, watcher, tools, until)
         ),
     )
 
@@ -68,9 +68,9 @@ def iterations_of(
         for number in range(iterations):
             progress, preflight_done = watcher.begins() if watcher else None, watcher is not None
             log().info("iteration %d of %d", number + 1, iterations)
-            summaries.append(iteration_flow.watched(progress, preflight_done, tools)(Form.model_validate(config)))
+            summaries.append(iteration_flow.with_watcher(progress, preflight_done, tools)(Form.model_validate(config)))
             if config.evaluation.every and (summaries[-1]["iteration"] + 1) % config.evaluation.every == 0:
-                summaries[-1]["evaluation"] = evaluation_flow.watched(progress, preflight_done, tools)(config)
+                summaries[-1]["evaluation"] = evaluation_flow.with_watcher(progress, preflight_done, tools)(config)
                 # its held-out success may ring, or end an alarm
                 summaries[-1]["alarms"] = standing_alarms(Store.open(config.store.root), config.run, config.branch)
             if watcher:

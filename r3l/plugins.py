@@ -37,18 +37,18 @@ SETTINGS = "Settings"  # the attribute of a plug-in's class that names the class
 LOG = logging.getLogger("r3l.plugins")
 
 
-def dotted(kind: str) -> bool:
+def is_dotted(kind: str) -> bool:
     """Tell whether a kind is the path of a class in a module, not a name."""
     return ":" in kind
 
 
 def allow(kind: str) -> None:
     """Allow importing a dotted path that the user named, here and in child processes."""
-    if dotted(kind) and kind not in allowed():
-        os.environ[NAMED] = ",".join([*allowed(), kind])
+    if is_dotted(kind) and kind not in allowed_paths():
+        os.environ[NAMED] = ",".join([*allowed_paths(), kind])
 
 
-def allowed() -> list[str]:
+def allowed_paths() -> list[str]:
     """List the dotted paths that the user named."""
     return [path for one in os.environ.get(NAMED, "").split(",") if (path := one.strip())]
 
@@ -110,12 +110,12 @@ def load(section: str, kind: str) -> type:
         ConfigError: the kind is unknown, claimed twice, or a path that the user did not name; or its import fails.
     """
     refuse_taken(section, kind, ())
-    if not dotted(kind) and kind not in installed(section):
+    if not is_dotted(kind) and kind not in installed(section):
         offers = ", ".join(sorted(installed(section))) or "none"
         raise ConfigError(
             f"{section}.kind: got {kind!r:.200}, which no installed package offers (they offer: {offers})"
         )
-    if dotted(kind) and kind not in allowed():
+    if is_dotted(kind) and kind not in allowed_paths():
         package_way = f", or install it as a package with an entry point in {GROUPS[section]}"
         raise ConfigError(not_named(f"{section}.kind", kind) + package_way)
     reach()
@@ -142,7 +142,7 @@ def load_function(section: str, name: str, own: Iterable[str] = ()) -> Callable[
 
 
 def entry_of(section: str, kind: str) -> EntryPoint:
-    return EntryPoint(kind, kind, GROUPS[section]) if dotted(kind) else installed(section)[kind][0]
+    return EntryPoint(kind, kind, GROUPS[section]) if is_dotted(kind) else installed(section)[kind][0]
 
 
 @lru_cache(maxsize=64)
@@ -152,7 +152,7 @@ def _load(section: str, kind: str, path: tuple[str, ...]) -> object:
         module: Any = import_module(entry.module)
         plugin = entry.load()
     except Exception as error:  # code from outside: whatever it raises is for the user to read
-        whose = "" if dotted(kind) else f" of {package(entry)}"
+        whose = "" if is_dotted(kind) else f" of {package(entry)}"
         raise ConfigError(
             f"{section}.kind={kind}: importing {entry.value}{whose} failed: {in_words(error, entry.module)}"
         ) from error
@@ -170,7 +170,7 @@ def in_words(error: Exception, module: str) -> str:
 @lru_cache(maxsize=64)
 def tell_loaded(path: str, module: Any) -> None:
     """Say once whose code a dotted path ran: the terminal shows it (`flows/cli/app.py`)."""
-    if dotted(path):
+    if is_dotted(path):
         LOG.info("%s is code of %s", path, getattr(module, "__file__", None) or "Python itself")
 
 

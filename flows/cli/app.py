@@ -107,7 +107,7 @@ def function(command: str) -> Callable[..., None]:
     return command_function
 
 
-def listed(command: str) -> Callable[..., None]:
+def help_only(command: str) -> Callable[..., None]:
     """Make a function with a command's description, for `--help`: taken from the source, because importing every module
     takes seconds."""
 
@@ -223,7 +223,7 @@ def command() -> None:
         prefect_settings.apply(quiet=True)
         app_of(first_word)()
     else:
-        app_of(dict.fromkeys([*PLACES, *plugins.installed("command")]), listed)()
+        app_of(dict.fromkeys([*PLACES, *plugins.installed("command")]), help_only)()
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from r3l.config import Config, load_preset
 from r3l.config.compose import Asked, refuse_contradictions
 from r3l.engines.policy_names import model_of
 from r3l.errors import ConfigError
-from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.settings.continuing import compose_for_run
 
 R3L = "r3l"
 
@@ -49,7 +49,7 @@ def settings(
         run=run,
         **top,
     )
-    return settled(request, training)
+    return compose_for_run(request, training)
 
 
 def method_preset(preset: str, method: str) -> str:

@@ -7,8 +7,8 @@ from contextlib import closing
 
 from flows.cli.screen.console import screen
 from flows.cli.screen.display import Display, clock, watching
-from flows.cli.screen.eta import expected
-from flows.cli.screen.figures import curve, evaluated, result, trend
+from flows.cli.screen.eta import expected_attempts
+from flows.cli.screen.figures import curve, print_scores, result, trend
 from flows.serving import tied
 from r3l.config import Config
 from r3l.errors import Interrupted
@@ -27,14 +27,14 @@ def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False,
     Raises:
         R3LError: whatever is wrong, before work starts where it can be known.
     """
-    with displayed(config, quiet, prefect=prefect) as display, closing(Tools()) as tools:
+    with show_display(config, quiet, prefect=prefect) as display, closing(Tools()) as tools:
         begin(tools, config)
         progress = next_iteration(display, config)
         if prefect:
             from flows import iterate
 
             with on_prefect():
-                summary = iterate.watched(progress, tools=tools)(config)
+                summary = iterate.with_watcher(progress, tools=tools)(config)
         else:
             from r3l.pipeline.iteration import iterate_directly
 
@@ -50,13 +50,13 @@ def run_training(
 ) -> list[Summary]:
     """Run further iterations of a run, one after another; each one's figures are printed above the display, after an
     evaluation the held-out curve, and in the end how they went over the run."""
-    with displayed(config, quiet) as display, closing(Tools()) as tools:
+    with show_display(config, quiet) as display, closing(Tools()) as tools:
         from flows import train
 
         begin(tools, config)
         watcher = OnTerminal(display, config, iterations, quiet, verbose)
         with on_prefect():
-            summaries = list(train.watched(watcher, tools)(config, iterations, until))
+            summaries = list(train.with_watcher(watcher, tools)(config, iterations, until))
     if not quiet and summaries:
         trend(display.console, config.run, history(Store.open(config.store.root), config.run, config.branch))
     return summaries
@@ -64,16 +64,16 @@ def run_training(
 
 def run_evaluation(config: Config, *, quiet: bool = False) -> Scores:
     """Play test episodes with a policy of the run, and print the score."""
-    with displayed(pose(config).config, quiet, training=False) as display, closing(Tools()) as tools:
+    with show_display(pose(config).config, quiet, training=False) as display, closing(Tools()) as tools:
         from flows import evaluate
 
         display.phase = "evaluating"
         if config.evaluation.tasks:  # else the whole split: the flow counts it
             display.planned = {"evaluations": config.evaluation.tasks * config.evaluation.repeats}
         with on_prefect():
-            figures = evaluate.watched(display.progress, tools=tools)(config)
+            figures = evaluate.with_watcher(display.progress, tools=tools)(config)
     if not quiet:
-        evaluated(display.console, figures)
+        print_scores(display.console, figures)
     return figures
 
 
@@ -111,7 +111,7 @@ def next_iteration(display: Display, config: Config, count: str = "") -> Progres
     from r3l.pipeline.iteration import the_iteration
 
     display.progress = Progress()
-    display.planned = expected(config)
+    display.planned = expected_attempts(config)
     number = the_iteration(config, Store.open(config.store.root))
     display.title = " · ".join(filter(None, (title(config), f"iteration {number}", count)))
     display.phase = "starting Prefect's server" if tied.has_begun() else "asking Prefect's server for a run"
@@ -126,7 +126,7 @@ def title(config: Config) -> str:
 
 
 @contextlib.contextmanager
-def displayed(config: Config, quiet: bool, training: bool = True, prefect: bool = True) -> Iterator[Display]:
+def show_display(config: Config, quiet: bool, training: bool = True, prefect: bool = True) -> Iterator[Display]:
     """Show a display, after the settings were checked: that comes before Prefect, whose start takes seconds.
     `prefect`: whether the block runs a flow."""
     from r3l.pipeline import preflight

@@ -22,7 +22,7 @@ from r3l.lab.study.results import read_results
 from r3l.lab.study.verdicts import statistics
 from r3l.pipeline.logs import log
 from r3l.store.stage import Store
-from r3l.system.home import located
+from r3l.system.home import locate
 
 
 @flow(name="r3l-compare", flow_run_name="compare {path}")
@@ -52,7 +52,7 @@ def compare(
         seeds: only these seeds, with commas; empty: all.
         rates: only these learning rates, with commas, written as in 0.0003; empty: all.
     """
-    experiment = load_experiment(located(path))
+    experiment = load_experiment(locate(path))
     progress: UUID = create_progress_artifact(progress=0.0, key=artifact_key(f"compare-{experiment.name}", "progress"))  # type: ignore[assignment]
 
     def on_ended(ended: Ended) -> None:
@@ -85,10 +85,10 @@ def run_experiment(
     Raises:
         ConfigError: no such experiment, size, arm, seed or rate, settings that can't be, or no scipy.
     """
-    experiment, run_store = load_experiment(located(path)), Store.open(store)
+    experiment, run_store = load_experiment(locate(path)), Store.open(store)
     statistics()  # what the page needs is missed before the runs, not after them
     wanted_cells = only.of(experiment.cells(size))
-    file = file_of(located(results), experiment, size)
+    file = file_of(locate(results), experiment, size)
     past_results = with_shared_runs(kept_results(file), file.parent, experiment, size)
     results_before = read_results(experiment, size, run_store, past_results)
     open_runs = set(results_before.unfinished)
@@ -108,7 +108,7 @@ def run_experiment(
     ):
         on_ended(ended)
     results_now = read_results(experiment, size, run_store, past_results) if missing_cells else results_before
-    write_results(located(results), results_now)
+    write_results(locate(results), results_now)
     return page(results_now)
 
 
@@ -121,9 +121,9 @@ class Only(NamedTuple):
 
     def of(self, cells: Sequence[Cell]) -> list[Cell]:
         """Raise `ConfigError` for an arm, a seed or a rate that none of the cells has."""
-        arms = chosen(self.arms, [cell.arm.name for cell in cells])
-        seeds = chosen(self.seeds, [str(cell.seed) for cell in cells])
-        rates = chosen(self.rates, [rate_name(cell) for cell in cells])
+        arms = choose_names(self.arms, [cell.arm.name for cell in cells])
+        seeds = choose_names(self.seeds, [str(cell.seed) for cell in cells])
+        rates = choose_names(self.rates, [rate_name(cell) for cell in cells])
         return [
             cell for cell in cells if cell.arm.name in arms and str(cell.seed) in seeds and rate_name(cell) in rates
         ]
@@ -133,7 +133,7 @@ def rate_name(cell: Cell) -> str:
     return f"{cell.config.training.learning_rate:g}"
 
 
-def chosen(text: str, offers: list[str]) -> list[str]:
+def choose_names(text: str, offers: list[str]) -> list[str]:
     """Choose those of the names that are asked for. Raise `ConfigError` for one that is none."""
     names = [name.strip() for name in text.split(",") if name.strip()]
     if wrong := [name for name in names if name not in offers]:

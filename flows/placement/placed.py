@@ -25,14 +25,14 @@ class PrefectPlacement:
 
     def shards(self, bench: Workbench, batch: StageRef, shards: range) -> list[StageRef] | None:
         """Keep a replay here: it is small, and takes from the store what it does not compute."""
-        return None if bench.config.placement.shards == "here" else placed(bench, batch, shards)
+        return None if bench.config.placement.shards == "here" else play_elsewhere(bench, batch, shards)
 
     def update(self, bench: Workbench, job: JobSpec, rows: list[str]) -> UpdateResult | None:
         """Send the update to the deployment that is set; None where none is."""
         return remote_update.ask(bench, job, rows) if bench.config.placement.update_deployment else None
 
 
-def placed(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
+def play_elsewhere(bench: Workbench, batch: StageRef, shards: range) -> list[StageRef]:
     """Have every shard played on another host, and gather its stages, which are in the store."""
     with _submitting(bench, batch) as submit:
         futures: list[Any] = []

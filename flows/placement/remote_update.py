@@ -16,7 +16,7 @@ from r3l.errors import StoreError
 from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log
 from r3l.pipeline.stages.identity import CODE_VERSIONS
-from r3l.pipeline.update.local import counted, policy_place, take_step
+from r3l.pipeline.update.local import line_counter, policy_place, take_step
 from r3l.pipeline.workbench import Workbench
 from r3l.store.digests import fingerprint_of
 from r3l.store.files import staging
@@ -134,7 +134,7 @@ def update(store: str, job: str, attempt: int = 0) -> dict[str, Any]:
         )
         job_here = at_home(shared_store, spec, request["start"])
         result = take_step(
-            shared_store, request["line"], spec["iteration"], job_here, counted(progress), beat.check, STAGED
+            shared_store, request["line"], spec["iteration"], job_here, line_counter(progress), beat.check, STAGED
         )
         place = policy_place(request["line"], spec["iteration"])
         shared_store.files.put(f"{place}/{RESULT}", json.dumps({"key": request["key"], "result": result}).encode())

@@ -11,7 +11,7 @@ from pathlib import Path
 import httpx
 
 from flows import prefect_settings
-from flows.own_server import Own, forget, own_server, remember, remembered
+from flows.own_server import Own, forget, own_server, read_state, remember
 from r3l.errors import ConfigError, R3LError
 from r3l.store.files.process import lives, mark, read
 from r3l.system.child_environment import PYTHON, importable
@@ -112,7 +112,7 @@ def answers(own: Own | None) -> bool:
 
 def down(folder: Path) -> list[str]:
     """Stop worker and server, the worker first. The result is the names of those that ran."""
-    own = remembered(folder)
+    own = read_state(folder)
     if own is None:
         return []
     ran = [name for name in ("worker", "server") if lives(own.processes.get(name, ""))]

@@ -11,7 +11,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from r3l.audit.web.access import HOSTS, RefuseOtherSites
 
 
-def guarded(origins: Sequence[str], names: Sequence[str] = ()) -> FastAPI:
+def guarded_app(origins: Sequence[str], names: Sequence[str] = ()) -> FastAPI:
     """Make Prefect's app, which asks for its key, answering only to the names of this machine and `names`, and to pages
     of `origins`."""
     app = create_app(final=True)
@@ -23,4 +23,4 @@ def guarded(origins: Sequence[str], names: Sequence[str] = ()) -> FastAPI:
 def serve(host: str, port: int, origins: Sequence[str], names: Sequence[str] = ()) -> None:
     """Serve until interrupted. The settings of `flows/prefect_settings.py` are in the environment before this module is
     imported."""
-    uvicorn.run(guarded(origins, names), host=host, port=port, timeout_keep_alive=5, log_level="warning")
+    uvicorn.run(guarded_app(origins, names), host=host, port=port, timeout_keep_alive=5, log_level="warning")

@@ -46,7 +46,7 @@ def begin() -> None:
     global _server
     if not server_is_named():
         port = free_port()
-        _server = Server(f"http://127.0.0.1:{port}/api", served(port))
+        _server = Server(f"http://127.0.0.1:{port}/api", start_server(port))
         os.environ[URL] = _server.api
         atexit.register(_server.process.terminate)
 
@@ -86,7 +86,7 @@ def answers(api: str) -> bool:
         return False
 
 
-def served(port: int) -> subprocess.Popen[Any]:
+def start_server(port: int) -> subprocess.Popen[Any]:
     """Start a server on a port of this machine."""
     environment = {"PREFECT_UI_ENABLED": "0", "PREFECT__SERVER_EPHEMERAL": "1", "PREFECT__SERVER_FINAL": "1"}
     app = ["--factory", "prefect.server.api.server:create_app", "--lifespan", "on", "--log-level", "error"]

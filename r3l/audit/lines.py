@@ -64,7 +64,7 @@ def lines(reader: Reader) -> list[Row]:
     return reader.remembered(LINES)
 
 
-def listed(store: Store) -> list[Line]:
+def list_lines(store: Store) -> list[Line]:
     """List every run and branch of the store, by their folders alone."""
     return [Line(run, branch) for run in store.runs() for branch in ("", *store.branches(run))]
 
@@ -74,7 +74,7 @@ def known_line(reader: Reader, line: Line) -> Line:
     line_folder(line.run, line.branch)  # a name that no run can have is looked for nowhere
     there = [str(Line(row["run"], row["branch"])) for row in lines(reader.of(line.run))]
     if str(line) not in there:
-        others = there or [str(one) for one in listed(reader.store)]
+        others = there or [str(one) for one in list_lines(reader.store)]
         raise StoreError(f"{line}: not in {reader.store.root}; it has {', '.join(others) or 'no runs'}")
     return line
 

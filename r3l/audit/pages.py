@@ -9,7 +9,7 @@ from r3l.audit import figures
 from r3l.audit.addresses import line_url, url
 from r3l.audit.charts import strips
 from r3l.audit.text.glossary import term
-from r3l.audit.text.untrusted import both_ends, excerpt, report_fields, shortened
+from r3l.audit.text.untrusted import both_ends, excerpt, report_fields, shorten
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.system.visible import visible
 
@@ -78,7 +78,7 @@ def environment() -> Environment:
         "span": figures.seconds,
         "moment": figures.moment,
         "excerpt": excerpt,
-        "short": shortened,
+        "short": shorten,
         "both_ends": both_ends,
         "cell": cell,
         "plain": plain,

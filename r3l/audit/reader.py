@@ -15,9 +15,9 @@ import duckdb
 from r3l.errors import StoreError
 from r3l.store.bundles import bundled
 from r3l.store.cached import index_path
-from r3l.store.catalog import DAMAGE, build, gather, named_runs, needed, opened, reason, tables_in
+from r3l.store.catalog import DAMAGE, build, gather, named_runs, names_needed, open_connection, reason, tables_in
 from r3l.store.contents import Contents
-from r3l.store.index import indexed
+from r3l.store.index import index_run
 from r3l.store.query import lock
 from r3l.store.stage import Store
 
@@ -95,7 +95,7 @@ class Reader:
 
     def _connected(self, state: str) -> Snapshot:
         contents, left_out = gather(self.store, self.runs, newest=self.newest)
-        connection = opened(self.store, Contents(), self.branch, left_out, frozenset())
+        connection = open_connection(self.store, Contents(), self.branch, left_out, frozenset())
         bundles = index_path(self.store, "", "bundles").parent
         connection.execute("SET allowed_directories = ?", [[self.store.files.url(""), f"{bundles}/"]])
         lock(connection)
@@ -105,7 +105,7 @@ class Reader:
         """Return a cursor that knows the tables and views of this SQL."""
         snapshot = self.snapshot()
         with self._guard:
-            if only := needed(sql) - snapshot.made:
+            if only := names_needed(sql) - snapshot.made:
                 contents = bundled(self.store, snapshot.contents, tables_in(only))
                 build(snapshot.connection, contents, self.store.files.url(""), self.branch, only)
                 snapshot.made |= only
@@ -147,7 +147,7 @@ def state_of(store: Store, runs: Sequence[str] | None = None) -> str:
     digest = blake2b(digest_size=16)
     for run in named_runs(store) if runs is None else runs:
         try:
-            state = indexed(store, run).state
+            state = index_run(store, run).state
         except DAMAGE as error:
             state = reason(error)
         digest.update(f"{run}\0{state}\0".encode())

@@ -90,7 +90,7 @@ def attempts(reader: Reader, line: Line, task_id: str) -> dict[int, dict[str, li
 def pair(reader: Reader, line: Line, first: str, second: str) -> Pair:
     """Read two attempts side by side. Raise StoreError for an unknown id."""
     sides = [side(reader, line, id_) for id_ in (first, second)]
-    turns = [played(reader, line, row) for row in sides]
+    turns = [read_turns(reader, line, row) for row in sides]
     diverges = divergence(*turns)
     spans = None
     if diverges is not None:
@@ -105,7 +105,7 @@ def side(reader: Reader, line: Line, id_: str) -> Row:
     return rows[0]
 
 
-def played(reader: Reader, line: Line, row: Row) -> dict[int, Row]:
+def read_turns(reader: Reader, line: Line, row: Row) -> dict[int, Row]:
     """Read its turns, those that a retry kept of its parent included."""
     parameters: dict[str, Any] = {"run": line.run, "branch": line.branch, "iteration": row["iteration"]}
     parameters |= {"id": row["trajectory_id"], "parent": row["parent_id"] or "", "pivot": row["pivot_turn"] or 0}

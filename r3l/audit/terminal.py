@@ -13,7 +13,7 @@ from r3l.audit.figures import in_format, number, seconds, signed, size
 from r3l.audit.findings import account, stages
 from r3l.audit.lines import Line, iterations, known_line, lines, writer
 from r3l.audit.reader import Reader, Row
-from r3l.audit.text.untrusted import excerpt, report_fields, shortened
+from r3l.audit.text.untrusted import excerpt, report_fields, shorten
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.errors import StoreError
 from r3l.store.failures import FAILURES, failing_stages
@@ -75,7 +75,7 @@ def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> Rendera
     for k, turn in sorted(turns.items()):
         if k == pivot:
             views.append(Rule(f"pivot {k}", style="magenta"))
-        views.append(said(turn, training_row, scale, differs=k == seen.diverges))
+        views.append(draw_turn(turn, training_row, scale, differs=k == seen.diverges))
     views.append(Text.assemble(("end  ", "dim"), (excerpt(row["final_observation"]).head, "italic")))
     if attempt.reflection is None:
         return Stack(*parts, *views)
@@ -88,7 +88,7 @@ def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> Rendera
 
 def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> RenderableType:
     text = Text.assemble(
-        (row["trajectory_id"], "bold"), f"  of {line}, task ", (shortened(row["task_id"], 80), "bold"), "\n"
+        (row["trajectory_id"], "bold"), f"  of {line}, task ", (shorten(row["task_id"], 80), "bold"), "\n"
     )
     text.append(f"reward {number(row['reward'], 2)}", style="green" if row["success"] else "red")
     text.append(f"  {row['status']}  {row['turns']} turns, {number(row['response_tokens'])} tokens")
@@ -104,11 +104,11 @@ def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> 
         else "\nnot trained on"
     )
     if row["reason"]:
-        text.append(f"\n{shortened(row['reason'], 300)}", style="dim")
+        text.append(f"\n{shorten(row['reason'], 300)}", style="dim")
     return Panel(text, border_style="dim")
 
 
-def said(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -> RenderableType:
+def draw_turn(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -> RenderableType:
     """Draw one turn: number, observation, the reply on a ground as strong as its weight x advantage."""
     effect = trained.effect(turn["turn"]) if trained else 0.0
     is_masked = (
@@ -123,15 +123,15 @@ def said(turn: Row, trained: Trained | None, scale: ShadeScale, differs: bool) -
         weight, style = "masked", "dim"
     if ground:
         style = f"#f4f6fa on {ground}"
-    text = Text(clipped(turn["observation"]), style="dim")
-    reply = Text(clipped(turn["response"]), style=style)
+    text = Text(clip(turn["observation"]), style="dim")
+    reply = Text(clip(turn["response"]), style=style)
     reply.append(f"  {weight}{', first divergence' if differs else ''}", style="dim")
     row = Table.grid(padding=(0, 1))
     row.add_row(Text(f"{turn['turn']:>3}", style="bold magenta" if differs else "bold"), Stack(text, reply, ""))
     return row
 
 
-def clipped(content: str) -> str:
+def clip(content: str) -> str:
     """Cut a text for one turn: its beginning and end, and how much is left out."""
     cut = excerpt(content, 2_000, 300)
     return f"{cut.head}… {number(cut.hidden)} characters …{cut.tail}" if cut.hidden else cut.head
@@ -141,9 +141,9 @@ def reflection_panel(reflection: Row) -> RenderableType:
     text = Text(
         f"{reflection['status']}, says {reflection['outcome'] or '–'}, pivot {number(reflection['pivot_turn'])}\n"
     )
-    text.append(f"{shortened(reflection['decision'], 200)}\n", style="bold")
+    text.append(f"{shorten(reflection['decision'], 200)}\n", style="bold")
     for name, value in report_fields(reflection["report"]) or [("reply", reflection["text"])]:
-        text.append(f"\n{shortened(name, 80)}\n", style="magenta").append(f"{clipped(value)}\n")
+        text.append(f"\n{shorten(name, 80)}\n", style="magenta").append(f"{clip(value)}\n")
     title = "reflection" if reflection["source"] == "policy" else f"reflection by the {reflection['source']}"
     return Panel(text, title=title, border_style="magenta")
 
@@ -182,7 +182,7 @@ def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]
     environment."""
     failing = failing_stages(reader.cursor(FAILURES))
     return [
-        Text(f"{stage}: {shortened(what, 300)}", style="red" if too_many else "yellow")
+        Text(f"{stage}: {shorten(what, 300)}", style="red" if too_many else "yellow")
         for run, branch, number, stage, what, too_many in failing
         if (run, branch, number) == (line.run, line.branch, iteration)
     ]

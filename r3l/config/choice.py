@@ -22,7 +22,7 @@ def one_of(members: Sequence[Schema]) -> Schema:
             having.setdefault(name, {})[kind] = field
     title = having.pop("kind")[kinds[0]]["title"]
     choice = {"title": title, "type": "string", "enum": kinds, "default": kinds[0], "description": "Which one it is."}
-    settings = {name: joined(fields, len(kinds)) for name, fields in having.items()}
+    settings = {name: join_schemas(fields, len(kinds)) for name, fields in having.items()}
     return {
         "title": "Set here",
         "type": "object",
@@ -31,7 +31,7 @@ def one_of(members: Sequence[Schema]) -> Schema:
     }
 
 
-def joined(fields: dict[str, Schema], kinds: int) -> Schema:
+def join_schemas(fields: dict[str, Schema], kinds: int) -> Schema:
     """Join a setting's schemas by kind: the values that any kind takes, with a description that tells kinds apart."""
     first, *others = fields.values()
     common = {key: value for key, value in first.items() if all(other.get(key) == value for other in others)}
@@ -40,7 +40,7 @@ def joined(fields: dict[str, Schema], kinds: int) -> Schema:
     own = {key: value for key, value in common.items() if key not in SAID}
     only = "" if len(fields) == kinds else f"Only {', '.join(fields)}. "
     texts = said_by({kind: field.get("description", "") for kind, field in fields.items()})
-    defaults = said_by({kind: shown(field.get("default")) for kind, field in fields.items()}, "; ")
+    defaults = said_by({kind: default_in_words(field.get("default")) for kind, field in fields.items()}, "; ")
     return own | {"title": first["title"], "description": f"{only}{texts} Default: {defaults}."}
 
 
@@ -51,7 +51,7 @@ def said_by(texts: dict[str, str], between: str = " ") -> str:
     return between.join([usual, *others])
 
 
-def shown(default: Any) -> str:
+def default_in_words(default: Any) -> str:
     """Write a default as a person would type it."""
     words = {None: "none", True: "on", False: "off", "": "empty"}
     if isinstance(default, bool | str | None) and default in words:

@@ -13,7 +13,7 @@ from r3l.config.engines import ENGINE_KINDS
 from r3l.config.environments import ENVIRONMENT_KINDS
 from r3l.config.methods import METHOD_KINDS
 from r3l.config.model import Config
-from r3l.config.section import shown
+from r3l.config.section import value_text
 from r3l.errors import ConfigError, did_you_mean
 
 CLASSES = r"\[([^\]]+)\]|(\\d)|(,)"  # of characters in a pattern of the settings
@@ -32,7 +32,7 @@ def complaints(error: ValidationError) -> str:
 
 def complaint(item: dict[str, Any]) -> str:
     """Say what is wrong in one fault: the setting as it is typed, the given value and what is expected."""
-    place, value = typed(item["loc"]), item.get("input")
+    place, value = as_typed(item["loc"]), item.get("input")
     name = ".".join(place)
     if item["type"] == "extra_forbidden":
         return unknown(place, fields(place[:-1]))
@@ -47,7 +47,7 @@ def complaint(item: dict[str, Any]) -> str:
         return f"{name}: {mismatch(str(value), item['ctx']['pattern'])}"
     if isinstance(config_error := item.get("ctx", {}).get("error"), ConfigError):
         return str(config_error)
-    return f"{name}: {item['msg']} (got {shown(value)})"
+    return f"{name}: {item['msg']} (got {value_text(value)})"
 
 
 def mismatch(given: str, pattern: str) -> str:
@@ -70,7 +70,7 @@ def unknown(place: list[str], known: Iterable[str]) -> str:
     return f"{'.'.join(place)}: unknown setting; {where} {there}{did_you_mean(key, known)}"
 
 
-def typed(loc: tuple[int | str, ...]) -> list[str]:
+def as_typed(loc: tuple[int | str, ...]) -> list[str]:
     """Write pydantic's location of a setting as a person types it: without the kind that pydantic adds after a section
     that has several kinds."""
     place = [str(part) for part in loc]

@@ -49,7 +49,7 @@ def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
             return tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: a preset is a TOML file; this one can't be read: {error}") from error
-    if section and (plugins.dotted(name) or name in plugin_names):
+    if section and (plugins.is_dotted(name) or name in plugin_names):
         return {section: {"kind": name}}
     names = [*preset_names(folder), *plugin_names]
     raise ConfigError(
@@ -107,7 +107,7 @@ def assignment(text: str) -> dict[str, Any]:
     return settings
 
 
-def assigned(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
+def assign(settings: dict[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
     """Apply ``key=value`` assignments to settings; later ones win. Raise `ConfigError` as `assignment` does."""
     for text in assignments:
         settings = merge(settings, assignment(text))
@@ -144,7 +144,7 @@ class Asked:
         preset_of_folder = {"policies": policy, "environments": environment, "methods": method, "machines": machine}
         top_settings = {key: value for key, value in top.items() if value is not None}
         return cls(
-            {folder: name for folder, name in preset_of_folder.items() if name}, assigned(top_settings, assignments)
+            {folder: name for folder, name in preset_of_folder.items() if name}, assign(top_settings, assignments)
         )
 
 
@@ -182,10 +182,10 @@ def compose(**asked: Any) -> Config:
         ConfigError: A preset or setting is unknown, or a value is out of bounds. The message names the value and what
             is expected.
     """
-    return composed(Asked.of(**asked))
+    return compose_asked(Asked.of(**asked))
 
 
-def composed(asked: Asked, stored: dict[str, Any] | None = None) -> Config:
+def compose_asked(asked: Asked, stored: dict[str, Any] | None = None) -> Config:
     """Compose what is asked for on top of the `stored` settings of a run; of a new run, on top of the usual presets.
 
     Raises:
@@ -207,7 +207,7 @@ def composed(asked: Asked, stored: dict[str, Any] | None = None) -> Config:
     # A preset's `when` goes by the kind that is played in the end.
     settings = resolve_conditions(merge(settings, kinds))
     # What was asked for is merged again: a `when` table never overrides it.
-    return validated(merge(settings, dict(asked.settings)))
+    return validate(merge(settings, dict(asked.settings)))
 
 
 def with_preset(
@@ -241,7 +241,7 @@ def allow_named(settings: Mapping[str, Any]) -> None:
                 plugins.allow(value)
 
 
-def validated(settings: dict[str, Any]) -> Config:
+def validate(settings: dict[str, Any]) -> Config:
     """Make a `Config` of settings, or raise a `ConfigError` with one line per fault."""
     refuse_unknown(settings)
     try:

@@ -15,7 +15,7 @@ from r3l.errors import ConfigError
 
 
 @lru_cache(maxsize=64)
-def renamed(settings: type[Member]) -> type[Member]:
+def for_any_kind(settings: type[Member]) -> type[Member]:
     """Derive a class of settings for another kind than its own: of a plug-in that takes over another's settings."""
     anything: Any = (str, "")
     return create_model(settings.__name__, __base__=settings, __module__=settings.__module__, kind=anything)
@@ -42,7 +42,7 @@ class Kinds:
         for member in self.own:
             if member.model_fields["kind"].default == kind:
                 return member
-        outside = plugins.allowed() if plugins.dotted(kind) else plugins.installed(self.section)
+        outside = plugins.allowed_paths() if plugins.is_dotted(kind) else plugins.installed(self.section)
         return self.of_plugin(kind) if kind in outside else None
 
     def shared(self, kind: str, other: str) -> set[str]:
@@ -71,14 +71,14 @@ class Kinds:
         kind = value.get("kind") if isinstance(value, dict) else None
         if not isinstance(kind, str) or kind in self.names():
             return handler(value)
-        if not plugins.dotted(kind) and kind not in plugins.installed(self.section):
+        if not plugins.is_dotted(kind) and kind not in plugins.installed(self.section):
             return handler(value)  # which says what kinds there are
         return self.of_plugin(kind).model_validate(value)
 
     def of_plugin(self, kind: str) -> type[Member]:
         """Load the class of a plug-in's settings. Raise `ConfigError` as `plugins.settings_class` does."""
         settings: type[Member] = plugins.settings_class(self.section, kind, self.base)
-        return settings if settings.model_fields["kind"].annotation is str else renamed(settings)
+        return settings if settings.model_fields["kind"].annotation is str else for_any_kind(settings)
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """List the kinds as `anyOf`: Prefect's forms know no `oneOf` with a discriminator."""

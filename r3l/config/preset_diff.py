@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from r3l.config.compose import leaves, load_preset, merge, resolve_conditions, validated
+from r3l.config.compose import leaves, load_preset, merge, resolve_conditions, validate
 from r3l.config.environments import ENVIRONMENT_KINDS
 
 Difference = tuple[str, Any, Any]
@@ -18,7 +18,7 @@ def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
     """
     kinds = ENVIRONMENT_KINDS.names()
     differences = {
-        kind: between(leaves(resolved(folder, a, kind)), leaves(resolved(folder, b, kind))) for kind in kinds
+        kind: between(leaves(all_settings(folder, a, kind)), leaves(all_settings(folder, b, kind))) for kind in kinds
     }
     everywhere = [one for one in differences[kinds[0]] if all(one in lines for lines in differences.values())]
     return everywhere + [
@@ -29,10 +29,10 @@ def diff_presets(a: str, b: str, folder: str = "methods") -> list[Difference]:
     ]
 
 
-def resolved(folder: str, name: str, environment: str) -> dict[str, Any]:
+def all_settings(folder: str, name: str, environment: str) -> dict[str, Any]:
     """Read every setting, with one preset on top of the defaults."""
     settings = merge({"environment": {"kind": environment}}, load_preset(folder, name))
-    return validated(resolve_conditions(settings)).model_dump(mode="json")
+    return validate(resolve_conditions(settings)).model_dump(mode="json")
 
 
 def between(a: dict[str, Any], b: dict[str, Any]) -> list[Difference]:

@@ -40,11 +40,11 @@ class Section(BaseModel):
         for name in type(self).model_fields:
             for place, number in numbers_in(name, getattr(self, name)):
                 if not (abs(number) <= LARGEST if isinstance(number, int) else math.isfinite(number)):
-                    raise ValueError(f"{place}: expected a finite number of at most 64 bits, got {shown(number)}")
+                    raise ValueError(f"{place}: expected a finite number of at most 64 bits, got {value_text(number)}")
         return self
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     """Write a value as a message shows it: Python writes out no integer of more than 4,300 digits."""
     if isinstance(value, int) and value.bit_length() > 4_096:
         return f"an integer of {value.bit_length()} bits"
@@ -72,7 +72,7 @@ class Member(Section):
     kind: str = Field("", description="Which one it is; for a plug-in its name, or module:Class.")
 
 
-def taken(kind: Callable[..., T], *sections: Section, **more: Any) -> T:
+def from_settings(kind: Callable[..., T], *sections: Section, **more: Any) -> T:
     """Make a dataclass whose fields have the names of settings. Each field is taken from the section that has it.
 
     Args:

@@ -37,7 +37,9 @@ def page() -> str:
     stages = list(STAGES)
     sections = [part for name, field in Config.model_fields.items() for part in parts(name, field)]
     whole = table("", {name: field for name, field in Config.model_fields.items() if scalar(field)}, Config, stages)
-    return "\n".join([HEAD, "## The run", "", whole, *(line for part in sections for line in shown(*part, stages)), ""])
+    return "\n".join(
+        [HEAD, "## The run", "", whole, *(line for part in sections for line in section_lines(*part, stages)), ""]
+    )
 
 
 def scalar(field: FieldInfo) -> bool:
@@ -62,7 +64,7 @@ def parts(name: str, field: FieldInfo) -> Iterator[tuple[str, str, str, type[Sec
         )
 
 
-def shown(
+def section_lines(
     heading: str, name: str, about: str, section: type[Section], base: type[Section] | None, stages: list[str]
 ) -> list[str]:
     """Write the lines of one section; of a kind only what differs from `base`."""

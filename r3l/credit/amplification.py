@@ -14,7 +14,7 @@ def signs(advantages_G: ArrayLike) -> list[str]:
     return [names[int(sign)] for sign in np.sign(np.asarray(advantages_G))]
 
 
-def amplified(
+def amplify(
     rewards_G: ArrayLike,
     scaled_G: ArrayLike,
     *,

@@ -40,7 +40,7 @@ def anchored_advantages(
     advantages = np.zeros(len(returns))
     for together in places.values():
         advantages[together] = scaled_advantages(returns[together], scale)
-    return parted(advantages, [len(one) for one in returns_G])
+    return split_by_member(advantages, [len(one) for one in returns_G])
 
 
 def value_differences(values: Mapping[int, float], reward: float, turns: int) -> Floats:
@@ -58,6 +58,6 @@ def value_differences(values: Mapping[int, float], reward: float, turns: int) ->
     return gains
 
 
-def parted(values: Floats, lengths_G: Sequence[int]) -> list[Floats]:
+def split_by_member(values: Floats, lengths_G: Sequence[int]) -> list[Floats]:
     """Split the values of all turns of a group into one array per member."""
     return np.split(values, np.cumsum(lengths_G)[:-1]) if lengths_G else []

@@ -14,7 +14,7 @@ AS_DUMPED = {"whitespace_flexible": False, "item_separator": ", ", "key_separato
 """Blanks as json.dumps writes them: with free blanks a weak policy fills its reply with them."""
 
 
-def spaced(schema: dict[str, Any]) -> dict[str, Any]:
+def with_blanks(schema: dict[str, Any]) -> dict[str, Any]:
     """Put blanks into `schema` only where json.dumps writes them, in the words of llguidance (vLLM's backend `guidance`
     too)."""
     return schema | {"x-guidance": AS_DUMPED}

@@ -215,7 +215,7 @@ class ChatFormat:
 
     def _template(self, messages: Sequence[Message], generate: bool, tools: bool = True) -> str:
         if self.folds_system:
-            messages = folded(messages)
+            messages = fold_system_messages(messages)
         tool_options = {"tools": list(self.tools)} if tools and self.tools else {}
         try:
             return self._applied(messages, tool_options | {"add_generation_prompt": generate})
@@ -244,7 +244,7 @@ class ChatFormat:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
 
-def folded(messages: Sequence[Message]) -> list[Message]:
+def fold_system_messages(messages: Sequence[Message]) -> list[Message]:
     """Put each system message before the user's that follows it; one that nothing follows is the user's."""
     messages_out: list[Message] = []
     for message in messages:

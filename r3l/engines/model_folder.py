@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.errors import ConfigError
-from r3l.system.home import located
+from r3l.system.home import locate
 
 ADAPTER = "adapter_config.json"
 
@@ -20,7 +20,7 @@ def adapter_config(folder: Path) -> dict[str, Any]:
 def base_of(folder: Path) -> Path | None:
     """Find the folder of the model that the adapter in `folder` lies on; None where that is no adapter."""
     base = adapter_config(folder).get("base_model_name_or_path")
-    return located(base) if base else None
+    return locate(base) if base else None
 
 
 def is_model(folder: Path) -> bool:

@@ -7,7 +7,7 @@ from r3l.config import preset_names
 from r3l.engines.made_policies import hub_folder
 from r3l.engines.model_folder import adapter_config
 from r3l.errors import ConfigError
-from r3l.system.home import located
+from r3l.system.home import locate
 
 LANGUAGE_MODEL = "language_model"
 
@@ -22,8 +22,8 @@ def model_of(policy: str, machine: str) -> tuple[str, list[str]]:
         ConfigError: neither a preset, nor a folder, nor a name on the hub.
     """
     folder = Path(policy)
-    if folder.is_dir():  # found from the working folder, whatever `located` would find
-        here = folder if located(folder) == folder else folder.absolute()
+    if folder.is_dir():  # found from the working folder, whatever `locate` would find
+        here = folder if locate(folder) == folder else folder.absolute()
         assignments = [f"policy.path={json.dumps(str(here))}", f"policy.name={json.dumps(folder.absolute().name)}"]
         if (adapter := adapter_config(folder)).get("peft_type") == "LORA":
             assignments += [

@@ -9,7 +9,7 @@ import httpx
 
 from r3l.engines.base import FinishReason, Sampling
 from r3l.engines.chat_format import Message
-from r3l.engines.teacher import Taught, served
+from r3l.engines.teacher import Taught, served_digest
 from r3l.errors import EngineError, Interrupted, ServerAway
 
 CALLS = 32  # calls in flight
@@ -21,7 +21,7 @@ class ServedTeacher:
     """A model of a server with OpenAI's chat route. `address`: such as http://127.0.0.1:8000, with or without /v1."""
 
     def __init__(self, address: str, model: str, key: str = "", timeout_s: float = 600) -> None:
-        self.address, self.model, self.digest = address.rstrip("/").removesuffix("/v1"), model, served(model)
+        self.address, self.model, self.digest = address.rstrip("/").removesuffix("/v1"), model, served_digest(model)
         self.client = httpx.Client(
             timeout=httpx.Timeout(timeout_s, connect=10),
             headers={"Authorization": f"Bearer {key}"} if key else {},
@@ -52,7 +52,7 @@ class ServedTeacher:
                     choice = content["choices"][0]
                     finish = FINISHED.get(choice.get("finish_reason"), "stop")
                     usage = content.get("usage")
-                    counts = counted(usage, "prompt_tokens"), counted(usage, "completion_tokens")
+                    counts = token_count(usage, "prompt_tokens"), token_count(usage, "completion_tokens")
                     return Taught(str(choice["message"]["content"] or ""), finish, counts)
                 failure = f"status {answer.status_code}: {answer.text[:200]}"
                 if answer.status_code < 500 and answer.status_code != 429:
@@ -74,7 +74,7 @@ class ServedTeacher:
         self.client.close()
 
 
-def counted(usage: Any, name: str) -> int | None:
+def token_count(usage: Any, name: str) -> int | None:
     """Read a number of tokens that the server says it used; None where it says none."""
     number = usage.get(name) if isinstance(usage, dict) else None
     return number if type(number) is int and 0 <= number < 2**31 else None

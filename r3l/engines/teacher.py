@@ -76,6 +76,6 @@ class PolicyTeacher:
         self.engine.close()
 
 
-def served(model: str) -> str:
+def served_digest(model: str) -> str:
     """Make the digest of a model that a server has: its name is all that is known of it."""
     return f"served:{model}"

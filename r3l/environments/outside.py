@@ -20,7 +20,7 @@ SLACK = 1e-9  # of the range: a sum of tenths may be 1.0000000000000002
 SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def described(value: object) -> str:
+def value_and_type(value: object) -> str:
     """Show value and type as a message does, whatever the value's own code does."""
     try:
         text = f"{value!r:.80}"
@@ -46,7 +46,7 @@ def whole(text: str) -> str:
 def text_of(value: object, what: str) -> str:
     """Check for a text that can be stored. Raise `WorldError` for anything else, such as None or a number."""
     if not isinstance(value, str):
-        raise WorldError(f"{what}: expected text, got {described(value)}")
+        raise WorldError(f"{what}: expected text, got {value_and_type(value)}")
     return whole(str(value))  # of a subclass, such as numpy's, the plain text
 
 
@@ -62,7 +62,7 @@ def number_of(value: object, what: str, low: float = 0.0, high: float = 1.0) -> 
         number = math.inf
     slack = SLACK * (high - low) if math.isfinite(high - low) else 0.0
     if not (math.isfinite(number) and low - slack <= number <= high + slack):
-        raise WorldError(f"{what}: expected a finite number in [{low:g}, {high:g}], got {described(value)}")
+        raise WorldError(f"{what}: expected a finite number in [{low:g}, {high:g}], got {value_and_type(value)}")
     return min(max(number, low), high)
 
 
@@ -75,15 +75,15 @@ def flag_of(value: object, what: str) -> bool:
     """Check for true or false, numpy's too. Raise `WorldError` for anything else: "False" is true to Python."""
     if (isinstance(value, bool | Integral) or type(value).__name__ in {"bool", "bool_"}) and value in (True, False):
         return bool(value)
-    raise WorldError(f"{what}: expected true or false, got {described(value)}")
+    raise WorldError(f"{what}: expected true or false, got {value_and_type(value)}")
 
 
 def observation_of(given: object) -> Observation:
     """Check what an environment says. Raise `WorldError`."""
     if not isinstance(given, Observation):
-        raise WorldError(f"observation: expected an Observation, got {described(given)}")
+        raise WorldError(f"observation: expected an Observation, got {value_and_type(given)}")
     if given.role not in get_args(Role):
-        raise WorldError(f"role of an observation: expected one of {get_args(Role)}, got {described(given.role)}")
+        raise WorldError(f"role of an observation: expected one of {get_args(Role)}, got {value_and_type(given.role)}")
     admissible = tuple(text_of(action, "an admissible action") for action in given.admissible)
     return replace(given, text=text_of(given.text, "observation"), admissible=admissible)
 
@@ -91,7 +91,7 @@ def observation_of(given: object) -> Observation:
 def step_of(given: object) -> Step:
     """Check the answer to an action. Raise `WorldError`."""
     if not isinstance(given, Step):
-        raise WorldError(f"step: expected a Step, got {described(given)}")
+        raise WorldError(f"step: expected a Step, got {value_and_type(given)}")
     return Step(
         observation_of(given.observation),
         done=flag_of(given.done, "done"),
@@ -110,20 +110,20 @@ def tasks_of(given: Iterable[object]) -> list[Task]:
 
 def task_of(given: object, what: str) -> Task:
     if not isinstance(given, Task):
-        raise WorldError(f"{what}: expected a Task, got {described(given)}")
+        raise WorldError(f"{what}: expected a Task, got {value_and_type(given)}")
     texts = ("task_id", "environment", "split", "task_type", "payload")
     seed = given.seed
     if not isinstance(seed, Integral) or not -(2**63) <= seed < 2**63:
-        raise WorldError(f"{what}, seed: expected a whole number of 64 bits, got {described(seed)}")
+        raise WorldError(f"{what}, seed: expected a whole number of 64 bits, got {value_and_type(seed)}")
     return replace(given, seed=int(seed), **{name: text_of(getattr(given, name), f"{what}, {name}") for name in texts})
 
 
 def checked_verdict(given: object) -> Verdict:
     """Check an oracle's judgement. Raise `WorldError`."""
     if not isinstance(given, Verdict):
-        raise WorldError(f"verdict: expected a Verdict, got {described(given)}")
+        raise WorldError(f"verdict: expected a Verdict, got {value_and_type(given)}")
     if given.pivot is not None and not isinstance(given.pivot, Integral):
-        raise WorldError(f"pivot of a verdict: expected a number of turns or None, got {described(given.pivot)}")
+        raise WorldError(f"pivot of a verdict: expected a number of turns or None, got {value_and_type(given.pivot)}")
     pivot = None if given.pivot is None else int(given.pivot)
     why, cause, advice = (text_of(text, "a verdict's text") for text in (given.why, given.cause, given.advice))
     return Verdict(pivot, why, cause, advice)
@@ -139,7 +139,7 @@ def reply_of(world: World, text: str) -> Reply:
     try:
         reply = world.parse_reply(text)
         if not isinstance(reply, Reply):
-            raise WorldError(f"expected a Reply, got {described(reply)}")
+            raise WorldError(f"expected a Reply, got {value_and_type(reply)}")
         action, error = text_of(reply.action, "action"), text_of(reply.error, "error")
         return Reply(bool(reply.valid) and action != "", action, error or "Invalid reply: it gives no action.")
     except Exception as error:  # noqa: BLE001 - the parser is any world's, and the text is a model's

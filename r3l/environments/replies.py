@@ -21,11 +21,11 @@ def parse_tagged_reply(text: str) -> Reply:
 
     The action is one line, stripped; anything else is invalid and says why.
     """
-    reply = tagged(text, "action", str)
+    reply = parse_tagged(text, "action", str)
     return invalid("<action> holds more than one line", "action") if "\n" in reply.action else reply
 
 
-def tagged(text: str, tag: str, counted: Callable[[int], str]) -> Reply:
+def parse_tagged(text: str, tag: str, counted: Callable[[int], str]) -> Reply:
     """Parse what one tag after a thought holds, stripped. `counted`: how a number of tags is told."""
     opening, ending = f"<{tag}>", f"</{tag}>"
     if OPEN not in text:

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from r3l.config import Config
-from r3l.config.compose import assigned, merge, validated
+from r3l.config.compose import assign, merge, validate
 from r3l.config.environments import ENVIRONMENT_KINDS, AnyEnvironment, EnvironmentSettings
 from r3l.environments import ENVIRONMENTS, world_class
 from r3l.environments.base import Benchmark
@@ -37,7 +37,7 @@ def pose(config: Config) -> Posed:
     """Make the benchmark that `config` asks to be evaluated on, or its own environment on a split of it."""
     settings = config.evaluation
     if settings.benchmark:
-        return posed(config, settings.benchmark, settings.answer_format, settings.attempts)
+        return pose_benchmark(config, settings.benchmark, settings.answer_format, settings.attempts)
     if settings.attempts != 1 or settings.answer_format:
         raise ConfigError(
             "evaluation.attempts and evaluation.answer_format apply to benchmarks of problems alone: name one in "
@@ -59,14 +59,14 @@ def with_environment(config: Config, assignments: Sequence[str]) -> Config:
     """
     name = config.evaluation.benchmark
     below = pose(config).config.model_dump(mode="json")
-    settings = assigned(below, assignments)
+    settings = assign(below, assignments)
     for key, value in benchmark_named(name).environment.items():
         if settings["environment"].get(key) != value:
             raise ConfigError(
                 f"environment.{key}={settings['environment'].get(key)}: benchmark {name} has {key}={value}; leave it "
                 "out, or evaluate on another benchmark"
             )
-    return validated(settings)
+    return validate(settings)
 
 
 def benchmark_named(name: str) -> Benchmark:
@@ -85,7 +85,7 @@ def benchmark_named(name: str) -> Benchmark:
     return replace(theirs[own], environment=theirs[own].environment | {"kind": kind})
 
 
-def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1) -> Posed:
+def pose_benchmark(config: Config, name: str, answer_format: str = "", attempts: int = 1) -> Posed:
     """Give `config` the environment and the split of a benchmark. Where the environment is of the same kind its other
     settings stay; of another kind only those of the machine do, and replies take at most half of the policy's context.
     `evaluation.tasks` is left alone, but never above what there is.
@@ -104,14 +104,14 @@ def posed(config: Config, name: str, answer_format: str = "", attempts: int = 1)
     if benchmark.attempts:
         overrides |= {"max_turns": attempts, "answer_format": format_name}
     return Posed(
-        reconfigured(config, overrides, benchmark),
+        reconfigure(config, overrides, benchmark),
         name,
         format_name,
         "single" if attempts == 1 else f"attempts={attempts}",
     )
 
 
-def reconfigured(config: Config, overrides: dict[str, Any], benchmark: Benchmark) -> Config:
+def reconfigure(config: Config, overrides: dict[str, Any], benchmark: Benchmark) -> Config:
     settings = config.model_dump(mode="json")
     below = settings.pop("environment")
     if common_settings := ENVIRONMENT_KINDS.shared(
@@ -127,4 +127,4 @@ def reconfigured(config: Config, overrides: dict[str, Any], benchmark: Benchmark
         "split": benchmark.split,
         "tasks": min(config.evaluation.tasks, benchmark.tasks or config.evaluation.tasks),
     }
-    return validated(settings)
+    return validate(settings)

@@ -66,8 +66,8 @@ def rows(connection: duckdb.DuckDBPyConnection, table: str, record: type[Row], p
     answer = connection.execute(
         f"SELECT {columns} FROM lines.{table} WHERE run = ? AND branch = ? AND iteration = ?", place
     )
-    return [made(record, dict(zip(names, row, strict=True))) for row in answer.fetchall()]
+    return [make_row(record, dict(zip(names, row, strict=True))) for row in answer.fetchall()]
 
 
-def made(record: type[Row], values: dict[str, Any]) -> Row:
+def make_row(record: type[Row], values: dict[str, Any]) -> Row:
     return record(**values)

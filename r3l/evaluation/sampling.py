@@ -24,14 +24,14 @@ def evaluated_tasks(config: Config, iteration: int) -> tuple[list[Task], int]:
             "0 takes them all"
         )
     number = test.tasks or len(whole)
-    sample = whole[:number] if test.sample == "first" else stratified(whole, number, config.seed)
+    sample = whole[:number] if test.sample == "first" else draw_by_type(whole, number, config.seed)
     return [
         replace(one, iteration=iteration, task=slot, seed=derive(config.seed, "evaluation", slot))
         for slot, one in enumerate(sample)
     ], len(whole)
 
 
-def stratified(tasks: Sequence[Task], number: int, seed: int) -> list[Task]:
+def draw_by_type(tasks: Sequence[Task], number: int, seed: int) -> list[Task]:
     """Draw `number` tasks by `seed`, of each type in its share of `tasks`, in the order of `tasks`."""
     places: dict[str, list[int]] = defaultdict(list)
     for place, task in enumerate(tasks):

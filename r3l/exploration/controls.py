@@ -16,7 +16,7 @@ from r3l.system.seeds import derive
 Wanted = tuple[Episode, Episode, Reflection]  # base, what was reflected on, the reflection
 
 
-async def controlled(
+async def apply_controls(
     explorer: Explorer, plan: SamplingPlan, tasks: Mapping[int, Task], wanted: Sequence[Wanted]
 ) -> list[Wanted]:
     """Give `wanted` the plan's pivots and guidance; nothing changes where the plan asks for the reflections' own."""

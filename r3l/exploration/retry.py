@@ -114,6 +114,6 @@ def _guided(observation: str, text: str, role: Role, guide: str) -> list[Message
     return [{"role": guide, "content": text}, at_pivot]
 
 
-def renamed(turns: list[Turn], trajectory_id: str) -> list[Turn]:
+def with_trajectory_id(turns: list[Turn], trajectory_id: str) -> list[Turn]:
     """Copy the turns under another trajectory's id."""
     return [replace(turn, trajectory_id=trajectory_id) for turn in turns]

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from r3l.errors import ConfigError
 from r3l.exploration.continuations import continue_from, unusable, wanted_of
-from r3l.exploration.controls import controlled
+from r3l.exploration.controls import apply_controls
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.reflect import reflect
 from r3l.exploration.retry import retry
@@ -80,7 +80,7 @@ def retries_stage(
     to_retry = [(base, about, one) for base, about, one in with_reflection if one.decision == "retry"]
     refuse_other_sources(plan, reflections)
     if (plan.pivot, plan.guidance) != ("reflection", "own"):
-        to_retry = asyncio.run(controlled(explorer, plan, by_slot, to_retry))
+        to_retry = asyncio.run(apply_controls(explorer, plan, by_slot, to_retry))
     attempts: list[Awaitable[Episode]] = [
         retry(explorer, by_slot[base.trajectory.task], plan, base, about, one) for base, about, one in to_retry
     ]

@@ -7,7 +7,7 @@ result  C0 A0 | C1 B1  D2 B2   (B are the sampled ids, never re-tokenised)
 
 from dataclasses import replace
 
-from r3l.exploration.retry import renamed
+from r3l.exploration.retry import with_trajectory_id
 from r3l.records import Episode, Kind
 
 
@@ -18,7 +18,7 @@ def distil(parent: Episode, retry: Episode) -> Episode:
     suffix = list(retry.turns)
     if suffix:
         suffix[0] = replace(suffix[0], context_ids=parent.turns[pivot].context_ids)
-    turns = renamed([*parent.turns[:pivot], *suffix], distilled_id)
+    turns = with_trajectory_id([*parent.turns[:pivot], *suffix], distilled_id)
     trajectory = replace(
         retry.trajectory,
         trajectory_id=distilled_id,

@@ -16,7 +16,7 @@ from r3l.exploration.progress import Progress
 from r3l.pipeline import evaluation, preflight
 from r3l.pipeline.iteration import iterate_directly
 from r3l.pipeline.runner import Threads
-from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.settings.continuing import compose_for_run
 from r3l.pipeline.tools import Tools
 
 Figures = dict[str, Any]
@@ -51,20 +51,20 @@ def compose(
     """
     model, assignments_given = model_of(str(policy), machine) if policy else ("", [])
     if engine:
-        assignments_given.append(f"engine.kind={named(engine)}")
+        assignments_given.append(f"engine.kind={name_of(engine)}")
     choices = Asked.of(
         policy=model,
-        environment=named(environment),
-        method=named(method),
+        environment=name_of(environment),
+        method=name_of(method),
         machine=machine,
         run=run,
         change=change,
         assignments=[*assignments_given, *assignments(settings or {})],
     )
-    return settled(choices)
+    return compose_for_run(choices)
 
 
-def named(kind: str | type) -> str:
+def name_of(kind: str | type) -> str:
     """Name a preset or kind; a class by its dotted path."""
     if isinstance(kind, str):
         return kind

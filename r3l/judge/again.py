@@ -6,7 +6,7 @@ from contextlib import suppress
 import pyarrow as pa
 
 from r3l.judge.bench import Bench, Looking, Tell
-from r3l.judge.compare import OF_THE_CODE, compared, difference, settings_differences
+from r3l.judge.compare import OF_THE_CODE, columns_to_compare, difference, settings_differences
 from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.judge.witness import Made, NotStored
 from r3l.pipeline.stages import calls, replay_buffer
@@ -61,7 +61,7 @@ def chain_again(bench: Bench, found: Tell) -> None:
     for wave in waves(bench):
         credit = [ref for ref in refs if ref.stage == "credit"]
         # dynamic sampling: how many tasks a further wave had follows from what counted before it
-        missing = rollout.tasks - calls.counted(bench, credit)
+        missing = rollout.tasks - calls.count_credit(bench, credit)
         if missing <= 0:
             break
         try:
@@ -114,7 +114,7 @@ def rows_again(store: Store, key: StageKey, stored: Manifest, made: Made, table:
     rows, again = store.read(manifests.reference(stored), table), made.tables[table]
     broken_ids = broken_by_the_world(store, manifests.reference(stored))
     rows, again = (one.filter(told_again(one, broken_ids)) for one in (rows, again))
-    columns = compared(table, lacking(table, stored["schema_version"]))
+    columns = columns_to_compare(table, lacking(table, stored["schema_version"]))
     if what := difference(table, rows, again, columns):
         found(key, what)
 

@@ -11,7 +11,7 @@ from r3l.judge.lines import Lines
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.workbench import Workbench
 from r3l.stages import STAGES
-from r3l.store.catalog import committed
+from r3l.store.catalog import load_manifests
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store
 
@@ -39,7 +39,7 @@ def comes_again(store: Store, key: StageKey) -> str:
     """Make one stage again from what is stored, with the replies that were sampled, and say whether its rows come."""
     if STAGES[key.stage].trains:
         return "not made again: an update takes a training; `r3l replay --from updates --verify` takes it"
-    lines = Lines(store, key.run, list(committed(store, [key.run])))
+    lines = Lines(store, key.run, list(load_manifests(store, [key.run])))
     place = lines.place(key)
     config = lines.config(key.branch, key.iteration) if place else None
     if place is None or config is None:

@@ -25,7 +25,7 @@ from r3l.records import Reflection, Trajectory, Turn
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
-from r3l.system.home import located
+from r3l.system.home import locate
 
 UNREADABLE = (R3LError, LookupError, TypeError, ValueError, AttributeError, AssertionError, ArithmeticError)
 Tell = Callable[[StageKey, str], None]
@@ -160,7 +160,7 @@ def tokenizer_folders(store: Store, config: Config, start: str) -> list[Path]:
         store.files.cache / config.run / "policies" / name / "policy"
         for name in store.files.folders(f"{config.run}/policies")
     ]
-    start_folder = located(config.policy.path)
+    start_folder = locate(config.policy.path)
     try:
         same_as_then = snapshot_digest(start_folder) == start
     except (R3LError, OSError):

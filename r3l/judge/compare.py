@@ -33,7 +33,9 @@ def difference(table: str, stored: pa.Table, made: pa.Table, columns: Sequence[s
         return ""
     row, name = min(firsts, key=lambda found: found[0])
     left, right = stored[name][row].as_py(), made[name][row].as_py()
-    return f"{table}: row {row} ({shown_text(stored[name_of(table)][row].as_py())}): {name} is {shown(left, right)}"
+    return (
+        f"{table}: row {row} ({shown_text(stored[name_of(table)][row].as_py())}): {name} is {values_text(left, right)}"
+    )
 
 
 def same_column(stored: pa.ChunkedArray, made: pa.ChunkedArray) -> bool:
@@ -71,7 +73,7 @@ def name_of(table: str) -> str:
     return NAMES.get(table, "trajectory_id")
 
 
-def shown(left: Any, right: Any) -> str:
+def values_text(left: Any, right: Any) -> str:
     """Write two values in words; of lists, those at the first place where they differ."""
     if isinstance(left, list) and isinstance(right, list):
         if len(left) != len(right):
@@ -92,7 +94,7 @@ def shown_text(value: Any) -> str:
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}…"
 
 
-def compared(table: str, lacking: Mapping[str, object]) -> list[str]:
+def columns_to_compare(table: str, lacking: Mapping[str, object]) -> list[str]:
     """List the columns of a table to compare: not wall times, nor what the version that wrote it did not have."""
     return [one.name for one in TABLES[table] if one.name not in VOLATILE and one.name not in lacking]
 

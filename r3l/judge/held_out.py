@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from r3l.config import Config
-from r3l.config.compose import merge, validated
+from r3l.config.compose import merge, validate
 from r3l.errors import ConfigError, R3LError, WorldError
 from r3l.evaluation import placing
 from r3l.evaluation.benchmarks import Posed
@@ -12,7 +12,7 @@ from r3l.evaluation.play import evaluation_rows, evaluation_stage
 from r3l.evaluation.sampling import evaluated_tasks
 from r3l.judge.again import broken_by_the_world, told_again
 from r3l.judge.bench import UNREADABLE, Bench, Looking, NotAtHand, Tell, in_words, recorded_of
-from r3l.judge.compare import OF_THE_CODE, compared, difference
+from r3l.judge.compare import OF_THE_CODE, columns_to_compare, difference
 from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.identity import stage_settings
@@ -55,7 +55,9 @@ def evaluations_again(lines: Lines, place: Place, tools: Tools, found: Tell, pas
         for table, again in remade.items():
             rows = lines.store.read(manifests.reference(manifest), table)
             rows, again = (one.filter(told_again(one, broken_ids)) for one in (rows, again))
-            if what := difference(table, rows, again, compared(table, lacking(table, manifest["schema_version"]))):
+            if what := difference(
+                table, rows, again, columns_to_compare(table, lacking(table, manifest["schema_version"]))
+            ):
                 found(key, what)
 
 
@@ -82,7 +84,7 @@ def posed_config(lines: Lines, place: Place, manifest: Manifest) -> Config | Non
     if own.get("environment", {}).get("kind") != below["environment"]["kind"]:
         below["environment"] = {"kind": own["environment"]["kind"]}
     try:
-        return validated(merge(below, own))
+        return validate(merge(below, own))
     except (ConfigError, KeyError, TypeError):
         return None
 

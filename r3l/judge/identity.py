@@ -13,7 +13,7 @@ from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
 
 
-def misnamed(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
+def find_misnamed(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
     """Yield the stages of an iteration whose manifest does not bear its own identity, and what is wrong."""
     config = lines.config(place.branch, place.iteration)
     for one in place.manifests:
@@ -36,7 +36,7 @@ def misnamed(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
                 yield one, "its fingerprint is not that of its settings, parents and policy"
         if one["seed"] != one["settings"].get("seed", one["seed"]):
             yield one, f"seed {one['seed']}, its settings have {one['settings']['seed']}"
-        yield from ((one, what) for what in miscounted(lines.store, one))
+        yield from ((one, what) for what in find_miscounts(lines.store, one))
         for parent in one["parents"]:
             present = manifests.load(lines.store.files, manifests.reference(parent).key)
             if present and present["fingerprint"] != parent["fingerprint"]:
@@ -56,7 +56,7 @@ def further(one: Manifest, policies: Policies | None) -> list[dict[str, str]] | 
     return [{}]
 
 
-def miscounted(store: Store, one: Manifest) -> Iterator[str]:
+def find_miscounts(store: Store, one: Manifest) -> Iterator[str]:
     """Yield the counts of attempts that are not those of the rows."""
     counts = one["metrics"]
     if not STAGES[one["stage"]].samples or "attempts" not in counts:

@@ -12,11 +12,11 @@ from r3l.pipeline.settings.saved import load_config
 from r3l.pipeline.workbench import Replay
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.check import unpruned
+from r3l.store.check import unpruned_manifests
 from r3l.store.layout import StageKey
 from r3l.store.lines import find_origins
 from r3l.store.manifest import Manifest
-from r3l.store.policies.snapshots import Written, written
+from r3l.store.policies.snapshots import Written, read_update
 from r3l.store.stage import Store
 
 ORDER = list(STAGES)
@@ -59,7 +59,7 @@ class Lines:
         """Yield the iterations of each line, in their order, but for pruned ones: later ones go on from their policies
         still."""
         by_place: dict[tuple[str, int], list[Manifest]] = {}
-        for one in unpruned(list(self.contents)):
+        for one in unpruned_manifests(list(self.contents)):
             by_place.setdefault((one["branch"], one["iteration"]), []).append(one)
         for (branch, iteration), mine in sorted(by_place.items()):
             yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine))
@@ -80,7 +80,7 @@ class Lines:
     def updates(self) -> dict[tuple[str, int], Written]:
         """Read what each update wrote, by line and iteration."""
         return {
-            (one["branch"], one["iteration"]): written(self.store, manifests.reference(one))
+            (one["branch"], one["iteration"]): read_update(self.store, manifests.reference(one))
             for one in self.contents
             if one["stage"] == "updates"
         }

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from r3l.store.parting import Line, Parting, compared
+from r3l.store.parting import Line, Parting, compare_places
 from r3l.store.stage import Store
 
 
@@ -24,7 +24,7 @@ def played_again(store: Store, run: str, iteration: int, source: str, branch: st
     """Compare the stages that a branch made in an iteration with those of the branch that it replayed."""
     branch_stages = {(ref.stage, ref.shard) for ref in store.stages(run, branch, iteration)}
     by_stage: dict[str, list[Parting | None]] = {}
-    for (_, stage, shard), differences in compared(Line(store, run, source), Line(store, run, branch), iteration):
+    for (_, stage, shard), differences in compare_places(Line(store, run, source), Line(store, run, branch), iteration):
         if (stage, shard) in branch_stages:
             by_stage.setdefault(stage, []).append(differences)
     return [

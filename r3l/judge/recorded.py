@@ -43,14 +43,14 @@ class Recorded:
     def complete(self, request_id: str, prompt_ids: Sequence[int], sampling: Sampling) -> Future[Completion]:
         """Answer with the stored reply; without one, as the attempt is said to have ended there."""
         if reply := self.replies.get(request_id):
-            return answered(replace(reply, finish_reason=ending(reply, sampling)))
+            return future_of(replace(reply, finish_reason=ending(reply, sampling)))
         status, reason = self.ended.get(request_id.partition("/turn=")[0], ("", ""))
         if status == Status.CONTEXT_LIMIT:
             if limit := WITHIN.search(reason):
                 self.context_limit = int(limit[1])
-            return answered(Completion([], [], "context"))
+            return future_of(Completion([], [], "context"))
         why = reason if status == Status.ENGINE_ERROR else "no reply to this request is stored"
-        return refused(EngineError(why))
+        return failed_future(EngineError(why))
 
     def load_policy(self, snapshot: PolicySnapshot) -> None:
         """Do nothing: what was sampled is stored."""
@@ -75,10 +75,10 @@ class RecordedTeacher:
     def write(self, request_id: str, messages: Sequence[Message], sampling: Sampling) -> Future[Taught]:
         one = self.written.get(request_id)
         if one is None or one.status == Status.ENGINE_ERROR:
-            return refused(EngineError(one.reason if one else "no reply of the teacher is stored"))
+            return failed_future(EngineError(one.reason if one else "no reply of the teacher is stored"))
         finish = "context" if one.status == Status.CONTEXT_LIMIT else one.finish_reason
         counts = one.prompt_tokens, one.response_tokens
-        return answered(
+        return future_of(
             Taught(one.text, finish, counts, one.context_ids, one.response_ids, one.response_logprobs)  # type: ignore[arg-type]
         )
 
@@ -93,13 +93,13 @@ def ending(reply: Completion, sampling: Sampling) -> FinishReason:
     return "length" if len(reply.token_ids) >= sampling.max_tokens else reply.finish_reason
 
 
-def answered(value: T) -> Future[T]:
+def future_of(value: T) -> Future[T]:
     future: Future[T] = Future()
     future.set_result(value)
     return future
 
 
-def refused(error: Exception) -> Future[T]:
+def failed_future(error: Exception) -> Future[T]:
     future: Future[T] = Future()
     future.set_exception(error)
     return future

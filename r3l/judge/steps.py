@@ -8,7 +8,7 @@ from typing import Any
 
 from r3l.engines.canary import CANARY
 from r3l.errors import StoreError
-from r3l.judge.compare import OF_THE_CODE, same, settings_differences, shown
+from r3l.judge.compare import OF_THE_CODE, same, settings_differences, values_text
 from r3l.judge.lines import Lines, Place
 from r3l.methods import counted_groups
 from r3l.pipeline.stages import stage_io
@@ -26,7 +26,7 @@ REPORT = "update.json"
 WRITTEN = ("update.json", CANARY, "job.json", "stderr.log")  # into an update's folder, beside policy and optimiser
 
 
-def misled(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
+def find_false_steps(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
     """Yield what an iteration's update says and does not hold."""
     for manifest in place.of("updates"):
         rows = lines.store.read(manifests.reference(manifest), "updates").to_pylist()
@@ -127,7 +127,7 @@ def wrong_files(lines: Lines, place: Place, rows: list[dict[str, Any]]) -> Itera
         for step, stored_row in [*zip(steps, rows, strict=False), *whole]:
             for name in sorted(step.keys() & stored_row.keys()):
                 if not same(as_column(step[name]), as_column(stored_row[name])):
-                    yield f"{name} is {shown(stored_row[name], step[name])} in {home}/{REPORT}"
+                    yield f"{name} is {values_text(stored_row[name], step[name])} in {home}/{REPORT}"
         if "canary" in report and canary != {"policy": row["policy"], **report["canary"]}:
             yield f"{home}/{CANARY}: not what the update measured"
 

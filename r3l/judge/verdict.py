@@ -8,13 +8,13 @@ from r3l.judge.again import stages_again
 from r3l.judge.bench import UNREADABLE, Bench, NotAtHand, chat_of, in_words
 from r3l.judge.guidance import guidance_left
 from r3l.judge.held_out import evaluations_again
-from r3l.judge.identity import misnamed
+from r3l.judge.identity import find_misnamed
 from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.judge.scored import replies_scored
-from r3l.judge.steps import misled
+from r3l.judge.steps import find_false_steps
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
-from r3l.store.catalog import committed
+from r3l.store.catalog import load_manifests
 from r3l.store.check import Finding, check_run, lies_in
 from r3l.store.checked import Checked
 from r3l.store.index import Block
@@ -90,7 +90,7 @@ def judge_places(
 ) -> None:
     own = Tools() if tools is None else tools
     try:
-        lines = Lines(store, run, list(committed(store, [run])))
+        lines = Lines(store, run, list(load_manifests(store, [run])))
         for place in lines.places():
             if any(lies_in(place.folder, block.folders) for block in blocks):
                 judge_place(lines, place, own, verdict, replies)
@@ -108,7 +108,7 @@ def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict, repl
     def passed_over(key: StageKey, why: str) -> None:
         verdict.passed_over[str(key)] = why
 
-    checks = [("identity", misnamed), ("update", misled)]
+    checks = [("identity", find_misnamed), ("update", find_false_steps)]
     try:
         for check, look in checks:
             verdict.findings += [Finding(check, str(key_of_manifest(one)), what) for one, what in look(lines, place)]

@@ -1,7 +1,7 @@
 """Losses of one row, as pure functions of its log-probabilities: no config, no IO. A row's `objective` is a key of
 LOSSES."""
 
-from r3l.losses.balance import Bounds, candidates, chosen, masses
+from r3l.losses.balance import Bounds, candidates, choose_bounds, masses
 from r3l.losses.kl_penalty import ESTIMATORS, kl_penalty
 from r3l.losses.objectives import LOSSES, Objective, RowLoss
 from r3l.losses.off_policy_mask import off_policy
@@ -13,7 +13,7 @@ __all__ = [
     "Objective",
     "RowLoss",
     "candidates",
-    "chosen",
+    "choose_bounds",
     "kl_penalty",
     "masses",
     "off_policy",

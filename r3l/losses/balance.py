@@ -61,7 +61,7 @@ def masses(ratio_T: Tensor, advantage: Advantage, weights_T: Tensor, tried: Sequ
     )
 
 
-def chosen(tried: Sequence[Bounds], masses_C2: Tensor, positive_share: float) -> Bounds:
+def choose_bounds(tried: Sequence[Bounds], masses_C2: Tensor, positive_share: float) -> Bounds:
     """Choose the first candidate under which the positive mass is `positive_share` of both, else the last one."""
     for bounds, (positive, negative) in zip(tried, masses_C2.tolist(), strict=True):
         if positive >= positive_share * (positive + negative):

@@ -12,7 +12,7 @@ import numpy as np
 
 from r3l.config.methods.shared import ClippedSettings, MethodSettings
 from r3l.credit.advantages import Floats, group_statistics, scaled_advantages
-from r3l.credit.amplification import amplified, signs
+from r3l.credit.amplification import amplify, signs
 from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn
 from r3l.records import Credit, Kind, Reflection, SamplingPlan, Trajectory, Turn
 
@@ -135,7 +135,7 @@ class Method(Generic[S]):
             return np.zeros(1), ["alone"]
         advantages, rules = scaled_G, signs(scaled_G)
         if settings.amplify:
-            advantages, rules = amplified(
+            advantages, rules = amplify(
                 rewards_G,
                 scaled_G,
                 alpha=settings.alpha,

@@ -30,21 +30,21 @@ def report_worths(
 ) -> list[Worth]:
     """Weigh the reflections of one group, in order."""
     if settings.meta_objective == "sft":
-        return [supervised(settings, one, retry_of.get(one.reflection_id), seen) for one in reflections]
+        return [weigh_report(settings, one, retry_of.get(one.reflection_id), seen) for one in reflections]
     rewards = [reward(settings, one, retry_of.get(one.reflection_id), seen) for one in reflections]
     if settings.meta_objective == "rl":
-        rewards = compared(rewards)
-    return [rewarded(settings, one, value, seen) for one, value in zip(reflections, rewards, strict=True)]
+        rewards = compare_rewards(rewards)
+    return [weigh_outcome(settings, one, value, seen) for one, value in zip(reflections, rewards, strict=True)]
 
 
-def compared(rewards: Sequence[float | str]) -> list[float | str]:
+def compare_rewards(rewards: Sequence[float | str]) -> list[float | str]:
     """Compare what each reflection of a task brought with the mean of those of which that is known."""
     gains = [one for one in rewards if not isinstance(one, str)]
     advantages = iter(scaled_advantages(gains, "none").tolist() if gains else [])
     return [one if isinstance(one, str) else next(advantages) for one in rewards]
 
 
-def supervised(
+def weigh_report(
     settings: R3LSettings, reflection: Reflection, retry: Trajectory | None, seen: Mapping[str, Trajectory]
 ) -> Worth:
     """Weigh a reflection as the paper does: a report is learned where its retry is."""
@@ -67,10 +67,10 @@ def reward(
         return not_retried(reflection)
     if not Status(retry.status).trainable:
         return f"the retry ended with {retry.status}: {retry.reason}"
-    return retry.reward - corrected(reflection, seen).reward
+    return retry.reward - attempt_to_beat(reflection, seen).reward
 
 
-def rewarded(
+def weigh_outcome(
     settings: R3LSettings, reflection: Reflection, value: float | str, seen: Mapping[str, Trajectory]
 ) -> Worth:
     """Weigh a reflection by what it brought; `value` says why where that is not known."""
@@ -105,7 +105,7 @@ def why_not(
         return "" if right and success_weight(settings) else not_retried(reflection)
     if not Status(retry.status).trainable:
         return f"the retry ended with {retry.status}: {retry.reason}"
-    before = corrected(reflection, seen)
+    before = attempt_to_beat(reflection, seen)
     if settings.sft_rule == "improved":
         return (
             ""
@@ -135,7 +135,7 @@ def no_report(reflection: Reflection) -> str:
     return "" if reflection.status == Status.PARSED else f"{reflection.status}: {reflection.reason}"
 
 
-def corrected(reflection: Reflection, seen: Mapping[str, Trajectory]) -> Trajectory:
+def attempt_to_beat(reflection: Reflection, seen: Mapping[str, Trajectory]) -> Trajectory:
     """Choose the attempt that a retry has to beat: the better one of its base and what was reflected on."""
     pair = (seen[reflection.trajectory_id], seen[reflection.base_id])
     return max(pair, key=lambda attempt: attempt.reward)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from r3l.config.methods import R3LSettings
-from r3l.config.section import taken
+from r3l.config.section import from_settings
 from r3l.credit.pivot_mask import PivotMask
 from r3l.methods.base import LeftOut, Lesson, Memory, Method, Objective
 from r3l.methods.meta_tasks import kept_turns, report_worths, why_not
@@ -26,7 +26,7 @@ class R3L(Method[R3LSettings]):
         retries = min(settings.retries_per_base, half)
         if not settings.reflect or retries == 0:
             return SamplingPlan(bases=group_size)
-        return taken(
+        return from_settings(
             SamplingPlan,
             settings,
             bases=half,

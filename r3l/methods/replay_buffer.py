@@ -95,7 +95,7 @@ def remember(memory: Iterable[Correction], fresh: int, share: float, seed: int) 
     return list(of_task.values())[: replay_count(fresh, share, len(of_task))]
 
 
-def replayed(rows: Sequence[TrainingRow], iteration: int) -> list[TrainingRow]:
+def copy_for_replay(rows: Sequence[TrainingRow], iteration: int) -> list[TrainingRow]:
     """Copy rows of an earlier iteration as rows of this one: same tokens, weights and advantage, the old behaviour
     policy."""
     return [

@@ -21,8 +21,8 @@ def credit_groups(
     turns_of: dict[str, list[Turn]] = defaultdict(list)
     for turn in turns:
         turns_of[turn.trajectory_id].append(turn)
-    continuations = grouped(one for one in trajectories if one.kind == Kind.CONTINUATION)
-    for group in grouped(one for one in trajectories if one.kind in {Kind.BASE, Kind.DISTILLED}).values():
+    continuations = by_group(one for one in trajectories if one.kind == Kind.CONTINUATION)
+    for group in by_group(one for one in trajectories if one.kind in {Kind.BASE, Kind.DISTILLED}).values():
         usable = [member for member in group if Status(member.status).trainable]
         left_out = [
             LeftOut(one.trajectory_id, f"{one.status}: {one.reason}")
@@ -105,11 +105,11 @@ def meta_task_rows(
     credits: Sequence[Credit],
 ) -> tuple[list[TrainingRow], list[Event]]:
     """Make a row for every lesson; an event `no_meta_task` for every reflection, and every retry, that is none."""
-    attempts = grouped(episode.trajectory for episode in episodes.values())
+    attempts = by_group(episode.trajectory for episode in episodes.values())
     sizes = {credit.group_id: credit.group_size for credit in credits}
     rows: list[TrainingRow] = []
     events: list[Event] = []
-    for group_id, group in grouped(reflections).items():
+    for group_id, group in by_group(reflections).items():
         lessons, left_out = method.lessons(settings, attempts[group_id], group)
         rows += [lesson_row(method, settings, episodes, lesson, sizes.get(group_id, 1)) for lesson in lessons]
         events += [event(group[0].iteration, "training_rows", "no_meta_task", item) for item in left_out]
@@ -142,7 +142,7 @@ def no_gradient(row: TrainingRow, credit: Credit) -> str:
     return f"advantage {row.advantage:g} ({credit.rule})" if needless or credit.rule in ROWLESS else ""
 
 
-def grouped(records: Iterable[Any]) -> dict[str, list[Any]]:
+def by_group(records: Iterable[Any]) -> dict[str, list[Any]]:
     """Sort records by group, in order of appearance."""
     groups: dict[str, list[Any]] = defaultdict(list)
     for record in records:

@@ -55,7 +55,7 @@ def play(bench: Workbench, test: Posed, iteration: int) -> StageRef:
     tables: stage_io.Tables = {}
 
     def compute() -> stage_io.Tables:
-        return tables or played(bench, test, iteration, settings, tables)
+        return tables or play_once(bench, test, iteration, settings, tables)
 
     while True:
         key = placing.place(store, config, iteration, settings, bench.policies.behaviour.digest)
@@ -82,7 +82,7 @@ def evaluated_iteration(config: Config, store: Store) -> int:
     return iteration
 
 
-def played(
+def play_once(
     bench: Workbench, test: Posed, iteration: int, settings: dict[str, Any], made: stage_io.Tables
 ) -> stage_io.Tables:
     """Play the evaluation, and keep its tables in `made`: what has been played is played once."""

@@ -9,7 +9,7 @@ from r3l.engines.made_policies import Progress, Recipe, fetched_here
 from r3l.engines.model_folder import base_of, is_model
 from r3l.pipeline.logs import log
 from r3l.pipeline.policies import starting_policy, teacher_settings
-from r3l.system.home import located
+from r3l.system.home import locate
 
 
 def ensure_policy(config: Config) -> PolicySnapshot:
@@ -21,7 +21,7 @@ def ensure_policy(config: Config) -> PolicySnapshot:
     """
     teacher = teacher_settings(config)
     for policy in (config.policy, *([teacher.policy] if teacher else [])):
-        path = located(policy.path)
+        path = locate(policy.path)
         base = base_of(path)
         ensure_model(policy.name if base is None else base.name, base or path)
     return starting_policy(config)
@@ -37,10 +37,10 @@ def ensure_model(name: str, folder: Path) -> None:
 def recipe_of(name: str, folder: Path) -> Recipe | None:
     """Find how a policy is made: fetched, merged from an adapter that lies beside it, or as a plug-in knows."""
     makers = [plugins.load_function("policy", kind) for kind in plugins.installed("policy")]
-    return next(filter(None, (maker(name, folder) for maker in (fetched_here, merged, *makers))), None)
+    return next(filter(None, (maker(name, folder) for maker in (fetched_here, merge_recipe, *makers))), None)
 
 
-def merged(name: str, folder: Path) -> Recipe | None:
+def merge_recipe(name: str, folder: Path) -> Recipe | None:
     """Find how the policy of the adapter in the folder NAME-adapter is merged into its base."""
     adapter = adapter_of(folder)
     base = base_of(adapter) if adapter else None
@@ -59,5 +59,5 @@ def merged(name: str, folder: Path) -> Recipe | None:
 def adapter_of(folder: Path) -> Path | None:
     """Find the folder of the adapter that a policy folder is made from: beside it, or among those that ship."""
     name = f"{folder.name}-adapter"
-    places = (folder.with_name(name), located(Path("data/policies", name)))
+    places = (folder.with_name(name), locate(Path("data/policies", name)))
     return next((place for place in places if base_of(place)), None)

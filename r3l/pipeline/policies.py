@@ -10,7 +10,7 @@ from r3l.config.methods.shared import GuidedSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.model_folder import ADAPTER, base_of, is_model, model_config
-from r3l.engines.teacher import served
+from r3l.engines.teacher import served_digest
 from r3l.errors import ConfigError
 from r3l.store import manifest as manifests
 from r3l.store.files.stamps import content_digest
@@ -24,7 +24,7 @@ from r3l.store.policies.snapshots import (
     tokenizer_files,
 )
 from r3l.store.stage import Store
-from r3l.system.home import located
+from r3l.system.home import locate
 
 FAMILY = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")  # in config.json
 
@@ -117,7 +117,7 @@ def teacher_of(config: Config) -> str:
     method = config.method
     if not isinstance(method, GuidedSettings) or method.guidance != "teacher":
         return ""
-    return served(method.teacher_model) if on_a_server(method) else teacher_policy(config).digest
+    return served_digest(method.teacher_model) if on_a_server(method) else teacher_policy(config).digest
 
 
 def on_a_server(method: GuidedSettings) -> bool:
@@ -143,7 +143,7 @@ def teacher_settings(config: Config) -> Config | None:
 def starting_policy(config: Config) -> PolicySnapshot:
     """Find the policy that iteration 0 starts from: a model, or an adapter on the base that it names. Raise
     `ConfigError` where a folder is missing or weights are cut."""
-    path = located(config.policy.path)
+    path = locate(config.policy.path)
     base = base_of(path)
     if not is_model(model := base or path):
         raise ConfigError(

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from r3l.config import Config
-from r3l.config.compose import assigned, leaves, validated
+from r3l.config.compose import assign, leaves, validate
 from r3l.errors import ConfigError
 from r3l.exploration.progress import Progress
 from r3l.methods import plan
@@ -79,7 +79,7 @@ def recompute(
         "branch": name,
         "source_branch": asked.source_branch,
         "store": store.root,
-        "stages": compared(store, refs, asked.source_branch),
+        "stages": compare_stages(store, refs, asked.source_branch),
     }
 
 
@@ -95,10 +95,10 @@ def replay_config(
     """
     check_stages(asked.from_stage, asked.to_stage)
     saved_config = load_config(store, run, asked.source_branch, iteration)
-    settings = assigned(saved_config.model_dump(mode="json"), assignments)
+    settings = assign(saved_config.model_dump(mode="json"), assignments)
     place = {"branch": branch or free_branch(store, run), "iteration": iteration, "store": {"root": store.root}}
-    config = validated(settings | place)
-    for name in leaves(assigned({}, assignments)):
+    config = validate(settings | place)
+    for name in leaves(assign({}, assignments)):
         check_taken(saved_config, config, name, asked)
     return config
 
@@ -144,7 +144,7 @@ def free_branch(store: Store, run: str) -> str:
     return next(name for number in range(1, len(branches) + 2) if (name := f"replay-{number}") not in branches)
 
 
-def compared(store: Store, refs: list[StageRef], source_branch: str) -> list[ReplayedStage]:
+def compare_stages(store: Store, refs: list[StageRef], source_branch: str) -> list[ReplayedStage]:
     """Compare each replayed stage with the original: same fingerprint, same rows."""
     originals = (
         {(ref.stage, ref.shard): ref for ref in store.stages(refs[0].run, source_branch, refs[0].iteration)}

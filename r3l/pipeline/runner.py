@@ -39,7 +39,7 @@ class Runner:
 
     def call(self, stage: Callable[..., Any], *args: Any) -> Any:
         """Run one stage."""
-        return stage(*map(settled, args))
+        return stage(*map(wait_for_all, args))
 
     def submit(self, stage: Callable[..., Any], *args: Any) -> Coming:
         """Begin a stage; futures among `args` (in lists, too) are waited for first."""
@@ -93,8 +93,8 @@ class _Thread:
         wait([self.future])
 
 
-def settled(value: Any) -> Any:
+def wait_for_all(value: Any) -> Any:
     """Wait for the results of futures, also in lists; other values stay as they are."""
     if isinstance(value, Done | _Thread):
         return value.result()
-    return [settled(one) for one in value] if isinstance(value, list) else value
+    return [wait_for_all(one) for one in value] if isinstance(value, list) else value

@@ -103,7 +103,7 @@ def history(store: Store, run: str, branch: str) -> list[dict[str, Any]]:
     return list(rows.to_pylist())
 
 
-def shown(summary: Summary) -> list[tuple[str, str]]:
+def figure_rows(summary: Summary) -> list[tuple[str, str]]:
     """List (name, figure) pairs, those that do not apply as a dash; an evaluation's only where there is one."""
     return [
         (metric.name, figure(summary.get(metric.column), metric.format))

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Protocol
 
 from r3l.config import Config
-from r3l.config.section import taken
+from r3l.config.section import from_settings
 from r3l.engines.base import Engine, Hosting, PolicySnapshot, Replicated
 from r3l.engines.canary import CANARY, check_canary
 from r3l.engines.chat_format import ChatFormat
@@ -202,7 +202,7 @@ class Workbench:
 
 def limits(config: Config) -> Limits:
     """Take the bounds of an episode from the settings."""
-    return taken(Limits, config.environment, config.rollout)
+    return from_settings(Limits, config.environment, config.rollout)
 
 
 def canary_of(folder: Path | None) -> Path | None:

@@ -8,7 +8,7 @@ from typing import Any
 from r3l.config.sections import PolicySettings
 from r3l.engines.model_folder import base_of
 from r3l.errors import ConfigError
-from r3l.system.home import located
+from r3l.system.home import locate
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ def shape_of(policy: PolicySettings) -> Shape:
     Raises:
         ConfigError: neither is there, or the folder's config.json names no such decoder.
     """
-    folder = located(policy.path)
+    folder = locate(policy.path)
     file = (base_of(folder) or folder) / "config.json"
     if file.is_file():
         return from_config(json.loads(file.read_text()), str(file))

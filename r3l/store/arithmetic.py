@@ -50,11 +50,11 @@ def steps(facts: Mapping[str, Any]) -> list[Step]:
     """Return the steps from the reward to the token's share of the loss, as far as the source came; `facts` is the row
     of FACTS."""
     method = json.loads(facts["method"] or "{}")
-    found = [scaled(facts, method), amplified(facts, method)] if facts["rule"] is not None else []
+    found = [scaling_step(facts, method), amplification_step(facts, method)] if facts["rule"] is not None else []
     return [*found, *(of_the_row(facts, method) if facts["weight"] else ())]
 
 
-def scaled(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Step:
+def scaling_step(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Step:
     """A: the reward against its group (paper, Eq. 5)."""
     value, reward, mean, std = (facts[name] for name in ("scaled", "reward", "group_mean", "group_std"))
     why = f"method.scale = {method.get('scale')}, group of {facts['group_size']}"
@@ -69,7 +69,7 @@ def scaled(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Step:
     return Step("A", "", f"{value:+.4g}", f"as method {method.get('kind')} has it")
 
 
-def amplified(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Step:
+def amplification_step(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Step:
     """Â: the advantage after amplification (paper, Eq. 8)."""
     value, before, rule = facts["advantage"], facts["scaled"], facts["rule"]
     alpha, top_value = method.get("alpha", math.nan), method.get("top_value")
@@ -87,7 +87,7 @@ def amplified(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Step:
 def of_the_row(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Iterator[Step]:
     """Yield w, then w·Â, then the share of the loss."""
     weight, advantage = facts["weight"], facts["row_advantage"]
-    yield Step("w", *normalised(facts, method))
+    yield Step("w", *normalisation(facts, method))
     if facts["by_turn"]:
         yield Step("w·Â", "w × Â of its turn", "", "each turn has its own Â")
         return
@@ -106,7 +106,7 @@ def of_the_row(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Iterator[
         yield Step("in the loss", numbers, value, f"coefficient of the {facts['term']} term: method.{setting}")
 
 
-def normalised(facts: Mapping[str, Any], method: Mapping[str, Any]) -> tuple[str, str, str]:
+def normalisation(facts: Mapping[str, Any], method: Mapping[str, Any]) -> tuple[str, str, str]:
     """Return the numbers, the value and the reason of a trained token's weight."""
     weight, size, sft = facts["weight"], facts["group_size"] or 1, facts["term"] == "sft"
     trained, sampled = facts["trained_tokens"], facts["sampled_tokens"] or 0

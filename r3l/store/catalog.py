@@ -19,11 +19,11 @@ from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.bundles import bundled
 from r3l.store.contents import STAGES_SCHEMA, Contents, contents_of, place
-from r3l.store.index import indexed
+from r3l.store.index import index_run
 from r3l.store.layout import NAME, key_of
 from r3l.store.manifest import Manifest
 from r3l.store.metrics import expressions, select_lists
-from r3l.store.scans import address, quoted, union
+from r3l.store.scans import address, union
 from r3l.store.stage import Store
 from r3l.store.tables.columns import duck_type
 from r3l.store.tables.schemas import TABLES
@@ -85,11 +85,11 @@ def connect(
     Raises:
         StoreError: nothing of the only run that was asked for is sound.
     """
-    only = needed(question)
+    only = names_needed(question)
     everything, left_out = gather(store, runs, verify, stages_read(only) if newest is None else None, newest)
     if not verify:
         everything = bundled(store, everything, tables_in(only), make=only != ALL)
-    return opened(store, everything, branch, left_out, only)
+    return open_connection(store, everything, branch, left_out, only)
 
 
 def gather(
@@ -104,7 +104,7 @@ def gather(
     everything, left_out = Contents(), dict[str, str]()
     for run in named_runs(store) if runs is None else runs:
         try:
-            index = indexed(store, run, verify, stages, newest)
+            index = index_run(store, run, verify, stages, newest)
             if index.damage:
                 left_out[run] = partly(index.damage)
             everything.add(index.contents if newest is None else index.contents.newest(newest))
@@ -120,7 +120,7 @@ def left_out_of(store: Store, runs: Sequence[str]) -> dict[str, str]:
     left_out = {}
     for run in runs:
         try:
-            if damage := indexed(store, run).damage:
+            if damage := index_run(store, run).damage:
                 left_out[run] = partly(damage)
         except DAMAGE as error:
             left_out[run] = reason(error)
@@ -140,10 +140,10 @@ def reason(error: Exception) -> str:
 
 def connect_to(store: Store, manifests: Sequence[Manifest]) -> duckdb.DuckDBPyConnection:
     """Open the same over the stages of these manifests, without verification."""
-    return opened(store, contents_of(manifests))
+    return open_connection(store, contents_of(manifests))
 
 
-def opened(
+def open_connection(
     store: Store,
     contents: Contents,
     branch: str = "",
@@ -162,7 +162,7 @@ def opened(
     return connection
 
 
-def needed(question: str) -> frozenset[str]:
+def names_needed(question: str) -> frozenset[str]:
     """Find the names that a question needs; all where it names a table that is none of them, or asks what there is."""
     words = frozenset(re.findall(r"\w+", question.lower()))
     is_known = words & {*ALL, LEFT_OUT} or (words and not words & READS)
@@ -211,7 +211,7 @@ def build(
         connection.execute(statement)
     for name in (*TABLES, *VIEWS):
         if name in only:
-            connection.execute(f"CREATE VIEW main.{name} AS FROM lines.{name} WHERE branch = {quoted(branch)}")
+            connection.execute(f"CREATE VIEW main.{name} AS FROM lines.{name} WHERE branch = {quote(branch)}")
     if MACROS in only:
         connection.execute(view_sql(MACROS))
 
@@ -235,7 +235,7 @@ def view_sql(view: str) -> str:
     return Template(sql).substitute(figures()) if figures else sql
 
 
-def committed(store: Store, folders: Sequence[str]) -> list[Manifest]:
+def load_manifests(store: Store, folders: Sequence[str]) -> list[Manifest]:
     """Load the manifests of these runs, branches or iterations as their stages have them, in the order of the
     pipeline."""
     keys = (key for folder in folders for path in store.files.paths(folder) if (key := key_of(path)))

@@ -12,7 +12,7 @@ from r3l.errors import StoreError
 from r3l.records import observation_hash
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.catalog import committed, connect_to
+from r3l.store.catalog import connect_to, load_manifests
 from r3l.store.failures import failing_stages
 from r3l.store.index import Block, blocks_of
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
@@ -60,7 +60,7 @@ def check_run(store: Store, run: str, blocks: Sequence[Block] | None = None) -> 
     if run not in store.runs():
         raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(store.runs()) or 'no runs'}")
     folders = None if blocks is None else {folder for block in blocks for folder in block.folders}
-    if damage := list(damaged(store, run, folders)):
+    if damage := list(find_damage(store, run, folders)):
         return damage
     some = blocks_of(store, run) if blocks is None else blocks
     return list(dict.fromkeys(finding for block in some for finding in unfit(store, block)))
@@ -68,12 +68,12 @@ def check_run(store: Store, run: str, blocks: Sequence[Block] | None = None) -> 
 
 def unfit(store: Store, block: Block) -> list[Finding]:
     """Find what breaks an invariant in a block. What its iterations were made from in others is read, too."""
-    own = committed(store, block.folders)
+    own = load_manifests(store, block.folders)
     places = [*block.folders, *block.beside]
     parents = {folder_of(parent) for one in own for parent in one["parents"]}
     others = [*block.beside, *sorted(one for one in parents if not lies_in(one, places))]
-    connection = connect_to(store, list(unpruned([*own, *committed(store, others)])))
-    findings = [*broken(connection), *ended_under_way(connection)]
+    connection = connect_to(store, list(unpruned_manifests([*own, *load_manifests(store, others)])))
+    findings = [*find_broken_rows(connection), *ended_under_way(connection)]
     return [finding for folder, finding in findings if not lies_in(folder, others)]
 
 
@@ -103,7 +103,7 @@ def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, Fi
     ]
 
 
-def unpruned(contents: list[Manifest]) -> Iterator[Manifest]:
+def unpruned_manifests(contents: list[Manifest]) -> Iterator[Manifest]:
     """Yield the manifests of iterations that still have every column."""
     iterations = {
         manifest["iteration"] for manifest in contents if any(part.get("dropped") for part in manifest["parts"])
@@ -111,7 +111,7 @@ def unpruned(contents: list[Manifest]) -> Iterator[Manifest]:
     yield from (manifest for manifest in contents if manifest["iteration"] not in iterations)
 
 
-def damaged(store: Store, run: str, folders: Collection[str] | None = None) -> Iterator[Finding]:
+def find_damage(store: Store, run: str, folders: Collection[str] | None = None) -> Iterator[Finding]:
     """Yield what differs from its manifest, and what no manifest names; of `folders`, only in these."""
     folders = [run] if folders is None else folders
     sizes = store.files.sizes(run)
@@ -202,7 +202,7 @@ def verify(store: Store, key: StageKey) -> Manifest:
     return manifest
 
 
-def broken(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, Finding]]:
+def find_broken_rows(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, Finding]]:
     """List the rows that break an invariant, each named."""
     breaches = []
     connection.create_function("observation_hash", observation_hash, [VARCHAR], VARCHAR)

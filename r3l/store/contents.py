@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from r3l.store import manifest as manifests
 from r3l.store.layout import iteration_folder
-from r3l.store.lines import ORDER, inherited
+from r3l.store.lines import ORDER, list_inherited
 from r3l.store.manifest import Manifest
 
 STAGES_SCHEMA = pa.schema(
@@ -112,7 +112,7 @@ class Contents:
 def contents_of(stages: Iterable[Manifest], beside: Collection[str] = ()) -> Contents:
     """Return the contents of these manifests. Those in the folders `beside` are there for what branches took over."""
     everything = sorted(stages, key=place)
-    seen = inherited(everything)
+    seen = list_inherited(everything)
     owned = [one for one in everything if iteration_folder(one["run"], one["branch"], one["iteration"]) not in beside]
     own = [part for manifest in owned for part in parts_of(manifest)]
     taken_over = [part for branch, manifest in seen for part in parts_of(manifest, branch)]

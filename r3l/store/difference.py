@@ -111,7 +111,7 @@ def diff(store: Store, run: str, iteration: int, branch_a: str, branch_b: str) -
             machines=list(other_machines(both)),
             settings=list(changed_settings(both)),
             advantages=rows(connection, ADVANTAGES, iteration, **sides)[0],
-            rows=counted(rows(connection, ROWS, iteration, **sides)),
+            rows=count_rows(rows(connection, ROWS, iteration, **sides)),
             figures=list(changed_figures(connection, iteration, branch_a, branch_b, one_lacks=seen_a != seen_b)),
             only_a=[stage for stage in STAGES if stage in seen_a - seen_b],
             only_b=[stage for stage in STAGES if stage in seen_b - seen_a],
@@ -123,7 +123,7 @@ def rows(connection: duckdb.DuckDBPyConnection, sql: str, iteration: int, **para
     return answer
 
 
-def counted(pairs: list[Row]) -> Row:
+def count_rows(pairs: list[Row]) -> Row:
     """Count the training rows of both sides."""
     both = [row for row in pairs if row["in_both"]]
     return {
@@ -217,7 +217,9 @@ def difference_lines(difference: Difference) -> Iterator[str]:
         f"  weights        {counts['other_weights']} rows changed; {counts['trained_b']} tokens with weight (were "
         f"{counts['trained_a']})"
     )
-    yield from (f"  {row['name']:<14} {shown(row['b'])} (was {shown(row['a'])})" for row in difference.figures)
+    yield from (
+        f"  {row['name']:<14} {value_text(row['b'])} (was {value_text(row['a'])})" for row in difference.figures
+    )
     yield from (
         f"  {what:<14} {', '.join(stages)}"
         for what, stages in (("not replayed", difference.only_a), ("new", difference.only_b))
@@ -230,7 +232,7 @@ def difference_lines(difference: Difference) -> Iterator[str]:
         )
 
 
-def shown(value: object) -> str:
+def value_text(value: object) -> str:
     if value is None:
         return "none"
     return f"{value:.6g}" if isinstance(value, float) else str(value)

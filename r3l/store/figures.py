@@ -10,10 +10,10 @@ import duckdb
 from r3l.errors import StoreError, did_you_mean
 from r3l.store.bundles import bundled
 from r3l.store.cached import index_path, recall, remember
-from r3l.store.catalog import DAMAGE, named_runs, needed, opened, partly, reason, tables_in
+from r3l.store.catalog import DAMAGE, named_runs, names_needed, open_connection, partly, reason, tables_in
 from r3l.store.contents import Contents
 from r3l.store.digests import fingerprint_of
-from r3l.store.index import Indexed, indexed
+from r3l.store.index import Indexed, index_run
 from r3l.store.stage import Store
 
 Answers = dict[str, list[dict[str, Any]]]
@@ -44,7 +44,9 @@ class Remembered:
     left_out: dict[str, str] = field(default_factory=dict)
 
 
-def remembered(store: Store, kind: str, questions: Mapping[str, str], runs: Sequence[str] | None = None) -> Remembered:
+def remember_answers(
+    store: Store, kind: str, questions: Mapping[str, str], runs: Sequence[str] | None = None
+) -> Remembered:
     """Answer some questions for each run of the store, asked again only of the runs that changed since; a damaged stage
     is left out, and its run named.
 
@@ -57,7 +59,7 @@ def remembered(store: Store, kind: str, questions: Mapping[str, str], runs: Sequ
     asked_for = fingerprint_of(dict(questions))
     for run in named_runs(store) if runs is None else runs:
         try:
-            index = indexed(store, run)
+            index = index_run(store, run)
         except DAMAGE as error:
             figures.left_out[run] = reason(error)
             continue
@@ -71,14 +73,14 @@ def remembered(store: Store, kind: str, questions: Mapping[str, str], runs: Sequ
     # in parts: each connection holds the files of its runs open
     for first in range(0, len(indexes), TOGETHER):
         some = {index.run: index for index in indexes[first : first + TOGETHER]}
-        for run, answers in asked(store, list(some.values()), questions, figures.left_out):
+        for run, answers in ask_runs(store, list(some.values()), questions, figures.left_out):
             figures.runs[run] = answers
             state = [some[run].state, asked_for]
             remember(index_path(store, run, kind), {"run": run, "state": state, "answers": answers})
     return figures
 
 
-def asked(
+def ask_runs(
     store: Store, some: Sequence[Indexed], questions: Mapping[str, str], left_out: dict[str, str]
 ) -> Iterator[tuple[str, Answers]]:
     """Yield the answers of some runs, by one connection; where that can't read a file, by one for each."""
@@ -86,21 +88,21 @@ def asked(
     for index in some:
         together.add(index.contents)
     try:
-        only = needed("; ".join(questions.values()))
-        with opened(store, bundled(store, together, tables_in(only)), only=only) as connection:
+        only = names_needed("; ".join(questions.values()))
+        with open_connection(store, bundled(store, together, tables_in(only)), only=only) as connection:
             answers = {name: connection.sql(sql).to_arrow_table().to_pylist() for name, sql in questions.items()}
     except duckdb.Error as error:
         if len(some) == 1:
             left_out[some[0].run] = f"its tables can't be read ({str(error).splitlines()[0]})"
         else:
             for index in some:
-                yield from asked(store, [index], questions, left_out)
+                yield from ask_runs(store, [index], questions, left_out)
         return
     for index in some:
         yield index.run, {name: [row for row in rows if row["run"] == index.run] for name, rows in answers.items()}
 
 
-def known(store: Store, runs: Sequence[str]) -> None:
+def require_runs(store: Store, runs: Sequence[str]) -> None:
     """Raise StoreError for the first of these runs that the store does not have."""
     there = store.runs() if runs else []
     for run in runs:
@@ -112,11 +114,11 @@ def known(store: Store, runs: Sequence[str]) -> None:
 
 def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
     """Read the past of the run, once per state of it: alarms compare with the start, the best or the first third."""
-    answers = remembered(store, "alarms", {"standing": STANDING}, [run]).runs.get(run, {"standing": []})
+    answers = remember_answers(store, "alarms", {"standing": STANDING}, [run]).runs.get(run, {"standing": []})
     return [row["advice"] for row in answers["standing"] if row["branch"] == branch]
 
 
 def best_iteration(store: Store, run: str, branch: str = "") -> int | None:
     """Return the iteration whose policy has the highest held-out success; None where none was evaluated."""
-    answers = remembered(store, "best", {"best": BEST}, [run]).runs.get(run, {"best": []})
+    answers = remember_answers(store, "best", {"best": BEST}, [run]).runs.get(run, {"best": []})
     return next((row["iteration"] for row in answers["best"] if row["branch"] == branch), None)

@@ -50,7 +50,7 @@ def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int 
     """
     with connect(store, [run]) as connection:
         line = one(connection, run, branch, trajectory_id)
-        turns = played(connection, line)
+        turns = read_turns(connection, line)
         offspring = query(connection, FROM_HERE, {"branch": branch, "id": trajectory_id}).to_pylist()
         place = {name: line[name] for name in ("run", "branch", "iteration")} | {"source": trajectory_id}
         (facts,) = query(connection, FACTS, place).to_pylist()
@@ -80,7 +80,7 @@ def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory
     )
 
 
-def played(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
+def read_turns(connection: duckdb.DuckDBPyConnection, line: Row) -> list[Row]:
     """Read the turns with their weights, as the training row has them; all weights 0 where there is no row."""
     place = {"branch": line["branch"], "id": line["trajectory_id"]}
     turns_kept = line["pivot_turn"] if line["kind"] in ("retry", "continuation") else 0

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
-from r3l.store.cached import index_path, parsed, recalled, remember, untorn
+from r3l.store.cached import index_path, parsed, remember, untorn
 from r3l.store.contents import Contents, Part, contents_of
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles
@@ -59,7 +59,7 @@ class Indexed:
         return self.read()
 
 
-def indexed(
+def index_run(
     store: Store,
     run: str,
     verify: bool = False,
@@ -123,7 +123,7 @@ def indexed_block(
 ) -> Indexed:
     """Read a block of the index: as it is cached, or made anew where it is stale."""
     path = index_path(store, run).with_suffix("") / f"{block.name}.json"
-    lines = recalled(path)
+    lines = recall_halves(path)
     head = parsed(lines[0]) if lines else None
     of = [*block.folders, *block.beside]
     if head and not verify and (head["run"], head["of"], len(head["stages"]) + 2) == (run, of, len(lines)):
@@ -131,18 +131,18 @@ def indexed_block(
         kept = [content for place in wanted if (content := parsed(lines[place]))]
         rows = lines[-1] if stages is None else b""
         whole = len(kept) == len(wanted) and (stages is not None or untorn(rows))
-        if whole and unchanged(store.root, head, kept):
+        if whole and is_unchanged(store.root, head, kept):
             contents = partial(contents_from, kept, rows)
             return Indexed(run, head["state"], contents, {}, bool(head["stages"]), stamp_of(path))
     old = [] if verify or not head else [parsed(line) or {"files": {}} for line in lines[1:-1]]
     known = {name: stamp for stage in old for name, stamp in stage["files"].items()}
-    index = made(store, run, block, path, known)
+    index = build_index(store, run, block, path, known)
     if index.damage:  # a stage may have been made again between its manifest and its files
-        index = made(store, run, block, path, {})
+        index = build_index(store, run, block, path, {})
     return index if stages is None else replace(index, read=lambda: index.contents.of(stages))
 
 
-def made(store: Store, run: str, block: Block, path: Path, known: dict[str, Stamp]) -> Indexed:
+def build_index(store: Store, run: str, block: Block, path: Path, known: dict[str, Stamp]) -> Indexed:
     """Read a block, verify the files that `known` lacks, and cache the result if all of it is sound."""
     local = isinstance(store.files, LocalFiles)
     # stamps that are not older than this moment may be those of a file that is still being written
@@ -155,7 +155,7 @@ def made(store: Store, run: str, block: Block, path: Path, known: dict[str, Stam
         file_of = dict(named_files([manifest]))
         try:
             if local:
-                seen = {name: verified(store, name, entry, known.get(name)) for name, entry in file_of.items()}
+                seen = {name: verify_file(store, name, entry, known.get(name)) for name, entry in file_of.items()}
                 stamps.setdefault(manifest["stage"], {}).update(seen)
             else:
                 verify_sizes(sizes, file_of)
@@ -243,7 +243,7 @@ def verify_sizes(sizes: Mapping[str, int], named: dict[str, NamedFile | None]) -
             raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {entry['bytes']}")
 
 
-def verified(store: Store, name: str, entry: NamedFile | None, known: Stamp | None) -> Stamp:
+def verify_file(store: Store, name: str, entry: NamedFile | None, known: Stamp | None) -> Stamp:
     """Verify a file's bytes where its stamp is new; the result is the stamp. Raise StoreError where the bytes are
     others."""
     stamp = stamp_of(f"{store.root}/{name}")
@@ -254,7 +254,7 @@ def verified(store: Store, name: str, entry: NamedFile | None, known: Stamp | No
     return stamp
 
 
-def unchanged(root: str, head: dict[str, Any], kept: list[dict[str, Any]]) -> bool:
+def is_unchanged(root: str, head: dict[str, Any], kept: list[dict[str, Any]]) -> bool:
     """Say whether every folder and file of these stages of a block is unchanged, and every folder around them."""
     try:
         folders = {name: when for one in (head, *kept) for name, when in one["folders"].items()}

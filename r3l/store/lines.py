@@ -8,7 +8,7 @@ from r3l.store.manifest import Manifest
 ORDER = {stage: place for place, stage in enumerate(STAGES)}
 
 
-def inherited(manifests: Sequence[Manifest]) -> list[tuple[str, Manifest]]:
+def list_inherited(manifests: Sequence[Manifest]) -> list[tuple[str, Manifest]]:
     """List (branch, manifest of another line that it sees). In an iteration that a branch takes up, it sees of its
     origin the stages before its own first one; an origin may itself be a branch."""
     origins = find_origins(manifests)

@@ -101,10 +101,10 @@ def _order(ref: StageRef) -> tuple[int, int, int]:
 
 def parting(a: Line, b: Line) -> Parting | None:
     """Find where two lines part first; None where they are equal as far as both go."""
-    return next((difference for _, difference in compared(a, b) if difference), None)
+    return next((difference for _, difference in compare_places(a, b) if difference), None)
 
 
-def compared(a: Line, b: Line, iteration: int | None = None) -> Iterator[tuple[Place, Parting | None]]:
+def compare_places(a: Line, b: Line, iteration: int | None = None) -> Iterator[tuple[Place, Parting | None]]:
     """Yield each place that both lines have (of one iteration), in the order of the pipeline, and where it differs."""
     of_a, of_b = a.stages(), b.stages()
     last = min(max(place[0] for place in side) for side in (of_a, of_b))

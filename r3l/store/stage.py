@@ -21,14 +21,14 @@ from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.digests import canonical, fingerprint, lasting, table_digest
 from r3l.store.files.local import Files, LocalFiles
-from r3l.store.files.lock import LOCK, held
+from r3l.store.files.lock import LOCK, hold
 from r3l.store.layout import BRANCH, MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
 from r3l.store.manifest import Content, Manifest, ManifestPart
 from r3l.store.sweep import sweep
 from r3l.store.tables.parts import Rows, decode, encode
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
 from r3l.store.tables.unstorable import storable
-from r3l.store.tables.versions import failed_where_no_number, needed_beside, upgraded
+from r3l.store.tables.versions import failed_where_no_number, needed_beside, upgrade
 from r3l.system.home import home
 from r3l.system.machine import this_machine
 from r3l.version import __version__
@@ -206,7 +206,7 @@ class Store:
                 refuse_dropped(ref.key, part, schema.names)
                 content, version = manifests.read_part(self.files, ref.key, part), manifest["schema_version"]
                 if version != VERSIONS[ref.stage]:
-                    return upgraded(decode(content), table, version).select(schema.names)
+                    return upgrade(decode(content), table, version).select(schema.names)
                 column_names = sorted({*schema.names, *needed_beside(table, schema.names)})
                 return failed_where_no_number(decode(content, column_names)).select(schema.names).cast(schema)
         return schema.empty_table()
@@ -247,7 +247,7 @@ class Store:
     @contextmanager
     def writer_lock(self, run: str, branch: str = "", iteration: int = 0) -> Iterator[None]:
         """Hold the lock of an iteration as its only writer. Raise StoreError that names a living holder."""
-        with held(self.files, f"{iteration_folder(run, branch, iteration)}/{LOCK}"):
+        with hold(self.files, f"{iteration_folder(run, branch, iteration)}/{LOCK}"):
             yield
 
     def run_folder(self, run: str, branch: str = "") -> Path:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.files.local import Files
-from r3l.store.files.lock import LOCK, held, held_by_me
+from r3l.store.files.lock import LOCK, held_by_me, hold
 from r3l.store.layout import MANIFEST, StageKey, key_of
 
 
@@ -17,22 +17,22 @@ def sweep(files: Files, run: str) -> list[str]:
     one that nobody holds is held while it is swept.
     """
     paths_deleted = files.sweep_staging()
-    for folder, orphans in by_iteration(orphaned(files, run)).items():
+    for folder, orphans in by_iteration(find_orphans(files, run)).items():
         lock = f"{folder}/{LOCK}"
         # this process itself holds the iteration: nobody else can be writing its parts
         if held_by_me(files, lock):
             paths_deleted += delete(files, orphans)
             continue
         try:
-            with held(files, lock):
+            with hold(files, lock):
                 # listed again under the lock: since the first look a writer may have committed some of them
-                paths_deleted += delete(files, [path for path in orphaned(files, folder) if path in orphans])
+                paths_deleted += delete(files, [path for path in find_orphans(files, folder) if path in orphans])
         except StoreError:
             continue  # its writer is at work, and sweeps for itself at its next start
     return paths_deleted
 
 
-def orphaned(files: Files, prefix: str) -> list[str]:
+def find_orphans(files: Files, prefix: str) -> list[str]:
     """List the parts that no readable manifest names. A stage whose manifest can't be read keeps its parts: they are
     evidence."""
     parts: dict[str, list[str]] = {}

@@ -21,7 +21,7 @@ def is_checkout() -> bool:
     return (PACKAGE.parent / "pyproject.toml").is_file()
 
 
-def located(path: str | Path) -> Path:
+def locate(path: str | Path) -> Path:
     """Find where a path of the settings leads. ``data/...`` is the project's: in `home()`, or where it isn't there,
     with what ships.
 

@@ -42,7 +42,7 @@ def main() -> int:
     end_with_launcher()
     from r3l.training.parallel.ranks import join, leave
 
-    status = done(Path(arguments.job), join)
+    status = run_job(Path(arguments.job), join)
     if not status:
         leave()
     return status
@@ -64,7 +64,7 @@ def wait_for_jobs(processes: int) -> int:
     end_with_launcher()
     for path in team.paths():
         log_to_file(path)
-        if status := done(path, team.join):
+        if status := run_job(path, team.join):
             return status
         # a process that has touched a GPU holds its memory: it ends, and the next job begins in a fresh one
         if torch.cuda.is_initialized():
@@ -89,7 +89,7 @@ def log_to_file(job: Path) -> None:
         os.dup2(log.fileno(), sys.stderr.fileno())
 
 
-def done(path: Path, join: Callable[[], Ranks]) -> int:
+def run_job(path: Path, join: Callable[[], Ranks]) -> int:
     """Do one job; the result is the exit status."""
     start_time = time.perf_counter()
     try:
@@ -104,7 +104,7 @@ def done(path: Path, join: Callable[[], Ranks]) -> int:
         result = run_update(job, ranks, say, import_seconds=time.perf_counter() - start_time)
     except R3LError as error:
         emit("failed", cause=str(error))
-        print(f"r3l.training: {escaped(str(error))}", file=sys.stderr)
+        print(f"r3l.training: {escape(str(error))}", file=sys.stderr)
         return 1
     say(
         "finish",
@@ -122,7 +122,7 @@ def emit(event: str, **fields: object) -> None:
     print(json.dumps({"event": event, "time": time.time(), **fields}), flush=True)
 
 
-def escaped(text: str) -> str:
+def escape(text: str) -> str:
     """Write a text as JSON escapes it, so that nothing in it acts on a terminal."""
     return json.dumps(text)[1:-1]
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from r3l.losses import Bounds, candidates, chosen, masses
+from r3l.losses import Bounds, candidates, choose_bounds, masses
 from r3l.training.gradients import Denominators
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.rows import Search, UpdateRow
@@ -48,7 +48,7 @@ def balance(
         for row in rows:
             sums[row.search] += row_masses(row, others, bounds_tried[row.search]) / denominators.of(row)
     for search, bounds in bounds_tried.items():
-        others.bounds[search] = chosen(bounds, ranks.sum(sums[search]), dict(search)["positive_share"])
+        others.bounds[search] = choose_bounds(bounds, ranks.sum(sums[search]), dict(search)["positive_share"])
     return tokens
 
 

@@ -45,7 +45,9 @@ def written_whole(folder: Path) -> Iterator[Path]:
     partial.rename(folder)
 
 
-def gathered(tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+def gather_whole(
+    tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dtype | None = None
+) -> dict[str, Tensor]:
     """Gather the tensors whole on the CPU. Every rank must call this, in the same order; one that writes nothing passes
     `keep=False`, and so holds one tensor at a time: eight copies of a policy and its state are more than a host has."""
     tensors_by_name: dict[str, Tensor] = {}
@@ -58,15 +60,15 @@ def gathered(tensors: Iterable[tuple[str, Tensor]], keep: bool, dtype: torch.dty
 
 def policy_weights(policy: Policy, dtype: str, keep: bool = True) -> dict[str, Tensor]:
     """Gather what is saved of a policy: an adapter's weights, or a model's in `dtype`, tied ones once. See
-    `gathered`."""
+    `gather_whole`."""
     state = policy.model.state_dict(keep_vars=True)
     if policy.is_adapter:
-        return gathered(((name, tensor) for name, tensor in state.items() if "lora_" in name), keep)
+        return gather_whole(((name, tensor) for name, tensor in state.items() if "lora_" in name), keep)
     # tied weights are one tensor under two names: by identity, so that they are gathered and written once
     once: dict[int, tuple[str, Tensor]] = {}
     for name, tensor in state.items():
         once.setdefault(id(tensor), (name, tensor))
-    return gathered(once.values(), keep, DTYPES[dtype])
+    return gather_whole(once.values(), keep, DTYPES[dtype])
 
 
 def save_policy(policy: Policy, weights: dict[str, Tensor], folder: Path) -> None:
@@ -103,9 +105,9 @@ def optimiser_tensors(
     optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], masters: bool, keep: bool = True
 ) -> dict[str, Tensor]:
     """Gather the moments by parameter name; with `masters` the float32 weights too, for a policy that is written in
-    another dtype. See `gathered`."""
+    another dtype. See `gather_whole`."""
     state = [(f"{moment}/{name}", optimiser.state[p][moment]) for name, p in named.items() for moment in MOMENTS]
-    return gathered([*state, *((f"master/{name}", p) for name, p in named.items() if masters)], keep)
+    return gather_whole([*state, *((f"master/{name}", p) for name, p in named.items() if masters)], keep)
 
 
 def save_optimiser(

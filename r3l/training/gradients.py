@@ -94,7 +94,7 @@ def measure(row: UpdateRow, scores: RowScores, entropies: Floats, denominator: f
         logp = torch.from_numpy(scores.logp)
         loss, kl = _losses(row, logp, scores)
     part, kl_part = float(loss.value) / denominator, float(kl) / denominator
-    measures.add(masked_rows=masked(row, logp))
+    measures.add(masked_rows=is_masked(row, logp))
     measures.add(loss=row.coefficient * part + row.kl_coefficient * kl_part, loss_kl=kl_part)
     measures.add(**({"loss_sft": part} if row.term == "sft" else {"loss_rl": row.coefficient * part}))
     if not row.of_a_base:
@@ -118,7 +118,7 @@ def k3_sum(drift: Floats) -> float:
     return float((np.exp(np.clip(drift, -30, 30)) - drift - 1).sum())
 
 
-def masked(row: UpdateRow, logp: torch.Tensor) -> bool:
+def is_masked(row: UpdateRow, logp: torch.Tensor) -> bool:
     """Tell whether the off-policy mask leaves the row out; its KL term stays."""
     return bool(row.off_policy) and off_policy(logp, torch.from_numpy(row.weights), row.advantage, **row.off_policy)
 
@@ -134,7 +134,7 @@ def _losses(row: UpdateRow, logp: torch.Tensor, scores: RowScores) -> tuple[RowL
         raise TrainingError(
             f"training row {row.row_id}: objective_settings {dict(row.settings)} do not fit {row.objective}: {error}"
         ) from error
-    if masked(row, logp.detach()):
+    if is_masked(row, logp.detach()):
         # times 0 and not a constant, so that autograd still finds a path from the total to `logp`
         loss = replace(loss, value=loss.value * 0)
     kl = logp.new_zeros(())

@@ -119,7 +119,7 @@ def starts(job: Job) -> bool:
     return job.reference == job.policy.path
 
 
-def drawn(job: Job, survey: Survey) -> list[str]:
+def draw_rows(job: Job, survey: Survey) -> list[str]:
     """Draw the bases' rows that the metric `kl_start` is estimated on, the same ones in every process. None where the
     policy is sharded: a model that does not fit on one device is not loaded there for a metric's sake."""
     if job.training.sharding != "none":
@@ -170,7 +170,7 @@ def score_others(
         others.passes += 1
         # the reference is the starting policy: the metric needs no pass of its own
         others.start = others.reference
-    elif job.reference and (several or not starts(job)) and (rows := set(drawn(job, survey))):
+    elif job.reference and (several or not starts(job)) and (rows := set(draw_rows(job, survey))):
         within = {survey.bases[row_id] for row_id in rows}
         if any(group.group_id in within for group in groups):
             others.start, others.start_tokens = scorer.score(

@@ -35,7 +35,7 @@ from r3l.training.rows import UpdateRow
 from r3l.training.scoring import OtherScores, score_others
 from r3l.training.shards import Group, Survey, micro_batches, read_groups, survey
 from r3l.training.stepping.minibatches import epochs, split
-from r3l.training.stepping.steps import Plan, Steps, shared
+from r3l.training.stepping.steps import Plan, Steps, own_groups
 from r3l.training.trie.dense_layouts import choose_layout
 from r3l.training.trie.layouts import Layout, Limits, TrieLayout
 
@@ -84,7 +84,7 @@ class Update:
         )
         training, seed = job.training, f"{job.seed}/{job.iteration}"
         plan = list(epochs(split(batch, job.groups, training.minibatches, seed), training.epochs, seed))
-        groups = shared(self.ranks, plan)
+        groups = own_groups(self.ranks, plan)
         with self._timed("scoring"):
             others = score_others(
                 job, batch, self.layout, self.limits, self.device, groups, self.emit, several=len(plan) > 1

@@ -9,7 +9,7 @@ import pytest
 
 from r3l.pipeline.stages.updates import sweep_staging
 from r3l.store.catalog import connect
-from r3l.store.check import check_run, damaged
+from r3l.store.check import check_run, find_damage
 from r3l.store.files.staging import GUARD
 from r3l.store.stage import Store
 from tests.attacks.outcomes import Outcomes, refusal
@@ -37,7 +37,7 @@ def damage(folder: Path, outcomes: Outcomes, tries: int) -> None:
     for seed in range(tries):
         kind, ref, _ = corrupted(store, refs, 23_000 + seed)
         with outcomes.attempt(kind):
-            findings = list(damaged(store, "demo"))
+            findings = list(find_damage(store, "demo"))
             assert any(ref.key.folder in f"{one.place} {one.what}" for one in findings), "not found by check"
             assert used(store, ref) == expected[kind], f"{used(store, ref)} when it is asked for"
         shutil.rmtree(store.root)

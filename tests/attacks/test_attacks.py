@@ -37,14 +37,16 @@ def plant_blindness(patch: pytest.MonkeyPatch) -> None:
 
 def plant_trust(patch: pytest.MonkeyPatch) -> None:
     """A policy is taken for what it should be."""
-    patch.setattr(places, "held", lambda folder: "f" * 16)
+    patch.setattr(places, "digest_in", lambda folder: "f" * 16)
     patch.setattr(places, "fetch_policy", lambda store, place, digest: store.local(place))
     patch.setattr("tests.attacks.on_policies.fetch_policy", places.fetch_policy)
 
 
 def plant_broom(patch: pytest.MonkeyPatch) -> None:
     """Evidence is swept."""
-    patch.setattr(sweep, "orphaned", lambda files, prefix: [one for one in files.paths(prefix) if sweep.is_part(one)])
+    patch.setattr(
+        sweep, "find_orphans", lambda files, prefix: [one for one in files.paths(prefix) if sweep.is_part(one)]
+    )
 
 
 @pytest.mark.parametrize(

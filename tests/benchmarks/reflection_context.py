@@ -33,7 +33,7 @@ from r3l.methods import plan
 from r3l.pipeline.stages.task_batch import draw
 from r3l.pipeline.workbench import limits
 from r3l.records import Episode, SamplingPlan, Status, Task
-from r3l.system.home import located
+from r3l.system.home import locate
 from tests.benchmarks.seconds_per_turn import Cost, cpu, measured, rollout
 
 CONTEXTS = ("transcript", "continued")
@@ -232,7 +232,7 @@ def gone_on(out: Path, steps: int) -> None:
     from r3l.lab.warm_start.train import Schedule, load_model, train
 
     empty_folder(out)
-    embedded = located("data/policies/embedded")
+    embedded = locate("data/policies/embedded")
     chat, model = ChatFormat.load(embedded), load_model(embedded)
     encoder = RowEncoder(chat, alfworld_prompt(), continued=True)
     shown = collect(11, GAMES, 1, math.inf, print, Habits())

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from r3l.stages import STAGES
-from r3l.store.catalog import committed
+from r3l.store.catalog import load_manifests
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.manifest import reference
 from r3l.store.stage import Store
@@ -36,7 +36,7 @@ def renumbered(table: pa.Table, old: int, new: int) -> pa.Table:
 def main(root: str, runs: int = 1, iterations: int = 2, source: str = "") -> None:
     os.fsync = lambda _: None  # what is thrown away need not outlast a power cut
     shipped, store = Store.open(source or str(SHIPPED), reading=True), Store.open(root)
-    made = committed(shipped, ["demo" if source else "sample"])
+    made = load_manifests(shipped, ["demo" if source else "sample"])
     manifests = [one for one in made if one["branch"] == "" and one["stage"] != "evaluations"]
     stages = [
         (one, {table: shipped.read(reference(one), table) for table in (*STAGES[one["stage"]].tables, "events")})

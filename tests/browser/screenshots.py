@@ -25,7 +25,7 @@ from playwright.sync_api import Page
 
 from flows.cli.screen.console import CleanConsole
 from flows.cli.screen.display import Display
-from flows.cli.screen.eta import expected
+from flows.cli.screen.eta import expected_attempts
 from flows.cli.terminal import title
 from r3l.audit.report import write_report
 from r3l.config import compose
@@ -88,7 +88,7 @@ def panel(path: Path) -> Path:
         config = compose(run="demo", assignments=[f"store.root={folder}"])
         console = CleanConsole(file=io.StringIO(), force_terminal=True, width=96, record=True)
         display = Display(console, f"{title(config)} · iteration 0", Progress())
-        display.planned, display.phase = expected(config), "running"
+        display.planned, display.phase = expected_attempts(config), "running"
         with open_iteration(config, Store.open(folder), 0, progress=display.progress, runner=Threads()) as bench:
             playing = threading.Thread(target=run_stages, args=(bench,))
             playing.start()

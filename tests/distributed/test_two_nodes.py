@@ -99,7 +99,7 @@ def test_alone_nothing_is_announced(monkeypatch, tmp_path):
 def test_a_node_that_hears_nothing_says_so(monkeypatch, tmp_path):
     monkeypatch.setenv("R3L_JOB_POINTER", str(tmp_path / "pointer"))
     with pytest.raises(TrainingError, match=r"pointer was not written within 0 s"):
-        nodes.joined(wait_s=0, pause=lambda seconds: None)
+        nodes.join_command(wait_s=0, pause=lambda seconds: None)
     monkeypatch.delenv("R3L_JOB_POINTER")
     with pytest.raises(TrainingError, match="R3L_JOB_POINTER is not set"):
-        nodes.joined()
+        nodes.join_command()

@@ -17,7 +17,7 @@ from safetensors.torch import load_file
 
 from r3l.store.policies.snapshots import optimiser_digest, snapshot_digest
 from r3l.store.tables.schemas import arrow_schema
-from r3l.training.checkpoint import gathered
+from r3l.training.checkpoint import gather_whole
 from r3l.training.job import Job
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.shards import Group
@@ -170,8 +170,8 @@ def test_groups_are_split_by_cost() -> None:
 
 def test_a_rank_that_does_not_write_keeps_nothing(tmp_path: Path) -> None:
     tensors = [("a", torch.ones(3)), ("b", torch.zeros(2, 2))]
-    assert gathered(iter(tensors), keep=False) == {}
-    kept = gathered(iter(tensors), keep=True, dtype=torch.bfloat16)
+    assert gather_whole(iter(tensors), keep=False) == {}
+    kept = gather_whole(iter(tensors), keep=True, dtype=torch.bfloat16)
     assert {name: (tensor.dtype, tuple(tensor.shape)) for name, tensor in kept.items()} == {
         "a": (torch.bfloat16, (3,)),
         "b": (torch.bfloat16, (2, 2)),

@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flows.lab.compare import Only, chosen, run_experiment
+from flows.lab.compare import Only, choose_names, run_experiment
 from r3l.errors import ConfigError
 from r3l.lab.study.cells import run_cells
 from r3l.lab.study.experiment import load_experiment
@@ -63,10 +63,10 @@ def test_futures_among_a_stage_s_arguments_are_waited_for(runner):
 
 
 def test_arms_and_seeds_that_are_none_are_named():
-    assert chosen("", ["a", "b"]) == ["a", "b"]
-    assert chosen("b", ["a", "b"]) == ["b"]
+    assert choose_names("", ["a", "b"]) == ["a", "b"]
+    assert choose_names("b", ["a", "b"]) == ["b"]
     with pytest.raises(ConfigError, match="c: this experiment has a, b"):
-        chosen("b, c", ["a", "b"])
+        choose_names("b, c", ["a", "b"])
 
 
 def test_a_part_of_an_experiment_is_named_by_arm_seed_and_rate():

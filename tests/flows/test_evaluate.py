@@ -2,7 +2,7 @@
 
 import pytest
 
-from r3l.environments.workers.pool import WorldPool, failed
+from r3l.environments.workers.pool import WorldPool, failed_future
 from r3l.errors import ConfigError
 from r3l.store.stage import Store
 from tests.flows.small import small_config
@@ -45,7 +45,9 @@ def test_mathematics_in_both_formats_and_protocols_apart(tmp_path, monkeypatch):
 
     start = WorldPool.start
     monkeypatch.setattr(
-        WorldPool, "start", lambda pool, session, task: failed("lost") if task.task == 1 else start(pool, session, task)
+        WorldPool,
+        "start",
+        lambda pool, session, task: failed_future("lost") if task.task == 1 else start(pool, session, task),
     )
     found = {}
     for answer_format, attempts in (("answer", 1), ("boxed", 1), ("boxed", 3)):

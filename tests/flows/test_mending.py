@@ -19,10 +19,10 @@ from prefect.client.schemas.filters import FlowRunFilter, FlowRunFilterId
 from prefect.runtime import flow_run
 from prefect.states import Running
 
-from flows.ending import attended
+from flows.ending import run_attended
 from flows.mending import GONE, LABEL
 from r3l.errors import ServerAway
-from r3l.store.files.process import mark, started
+from r3l.store.files.process import mark, start_time
 from r3l.training.parallel.launcher import LEFT_ALONE
 
 
@@ -61,7 +61,7 @@ def test_the_next_run_ends_those_whose_process_is_gone_and_no_others(left_behind
     @flow
     def next_one() -> int:
         seen["id"] = flow_run.id
-        return attended(lambda: 7)
+        return run_attended(lambda: 7)
 
     assert next_one() == 7
     with get_client(sync_client=True) as client:
@@ -157,6 +157,6 @@ subprocess.run([sys.executable, "-m", "flows.serving.tied"], env=environment, st
         server = int(launcher.stdout.readline())
         os.kill(launcher.pid, signal.SIGKILL)
     until = time.monotonic() + 20
-    while started(server) and time.monotonic() < until:
+    while start_time(server) and time.monotonic() < until:
         time.sleep(0.05)
-    assert not started(server)
+    assert not start_time(server)

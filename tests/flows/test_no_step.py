@@ -19,7 +19,7 @@ from r3l.audit.reader import Reader
 from r3l.audit.report import render
 from r3l.audit.terminal import status
 from r3l.pipeline import preflight
-from r3l.pipeline.summary import shown
+from r3l.pipeline.summary import figure_rows
 from r3l.pipeline.workbench import Workbench
 from r3l.store.stage import Store
 from tests.flows.small import small_config
@@ -51,7 +51,7 @@ def test_a_step_that_was_not_taken_is_said_everywhere(lost) -> None:
     store, state = lost
     assert (state.type.value, state.message) == ("COMPLETED", SAID)  # the list of runs
     summary = state.result()
-    figures = dict(shown(summary))
+    figures = dict(figure_rows(summary))
     unmeasured = ("loss", "RL term", "SFT term", "gradient norm", "entropy (nats)", "KL to the starting policy")
     assert {figures[name] for name in unmeasured} == {"–"}
     assert figures["mixed-reward groups"] == "0"

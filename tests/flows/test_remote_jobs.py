@@ -224,7 +224,7 @@ def test_a_placement_without_its_deployment_is_refused_before_anything_is_sample
 
 @pytest.mark.usefixtures("errand")
 def test_so_it_is_from_the_terminal_before_there_is_a_flow_run(monkeypatch, tmp_path):
-    monkeypatch.setattr(iterate, "watched", lambda tally: pytest.fail("the flow was begun"))
+    monkeypatch.setattr(iterate, "with_watcher", lambda tally: pytest.fail("the flow was begun"))
     config = small_config(tmp_path, "placement.update_deployment=r3l-update/none")
     with pytest.raises(ConfigError, match="no deployment 'r3l-update/none'"):
         run_iteration(config, quiet=True)

@@ -10,7 +10,7 @@ import pytest
 from prefect.states import Completed, Running
 
 from flows.placement import remote_jobs, remote_shard
-from flows.placement.placed import placed
+from flows.placement.placed import play_elsewhere
 from flows.placement.policies import fetch_policies, share_policies
 from r3l.config import Config
 from r3l.engines.base import PolicySnapshot
@@ -89,18 +89,18 @@ def test_the_same_rows_from_elsewhere_once_and_again_where_they_were_lost(server
     assert len(here) == 2 * 3
 
     bench, batch = bench_of(tmp_path / "there", server, "placement.shards=workers", "placement.heartbeat_s=0.1")
-    there = placed(bench, batch, range(2))
+    there = play_elsewhere(bench, batch, range(2))
     assert digests(there) == here
     assert [(one["shard"], one["attempt"]) for one in asked] == [(0, 0), (1, 0)]
     counts = bench.progress.snapshot()
     assert counts["base"]["done"] == 4  # heard by heartbeats
     assert counts["base"]["done_tokens"] == counts["base"]["tokens"] > 0
-    assert placed(bench, batch, range(2)) == there
+    assert play_elsewhere(bench, batch, range(2)) == there
     assert len(asked) == 2  # nothing is asked for twice
 
     lost = next(ref for ref in there if ref.stage == "distilled" and ref.shard == 1)
     next((tmp_path / "there" / lost.key.folder).glob("part-*.parquet")).unlink()
-    assert digests(placed(bench, batch, range(2))) == here
+    assert digests(play_elsewhere(bench, batch, range(2))) == here
     assert [(one["shard"], one["attempt"]) for one in asked[2:]] == [
         (1, 0),
         (1, 1),

@@ -19,7 +19,7 @@ from r3l.environments import make_world
 from r3l.environments.math.grader import GraderProcess
 from r3l.environments.workers.pool import WorldPool
 from r3l.pipeline.tracking.feed import run_tracker
-from r3l.pipeline.update.output import begun
+from r3l.pipeline.update.output import begin_process
 from r3l.system.child_environment import PYTHON
 from r3l.training.parallel import nodes
 
@@ -90,7 +90,7 @@ def sandbox() -> None:
 
 
 def update() -> None:
-    process = begun(nodes.command(Path("absent.json"), 1), subprocess.DEVNULL)
+    process = begin_process(nodes.command(Path("absent.json"), 1), subprocess.DEVNULL)
     assert "absent.json" in process.communicate(timeout=250)[0]
 
 
@@ -123,7 +123,7 @@ def test_the_server_of_a_run_runs_none_of_them(hostile: Path) -> None:
     with patch.dict(os.environ):
         os.environ.pop("PREFECT_LOGGING_SETTINGS_PATH", None)
         prefect_settings.apply()  # as each command does
-        server = tied.served(port)
+        server = tied.start_server(port)
     try:
         until = time.monotonic() + 240
         while not tied.answers(f"http://127.0.0.1:{port}/api"):

@@ -71,7 +71,7 @@ def test_without_a_server_of_its_own_nothing_is_asked(monkeypatch):
     monkeypatch.setattr(server, "emit_event", lambda *_, **__: pytest.fail("the server was told"))
     with temporary_settings(restore_defaults={PREFECT_API_URL}):
         with server.holding("updates"):
-            server.progressed("updates")
+            server.tell_progress("updates")
 
 
 SCHEDULE, OTHER = uuid4(), uuid4()
@@ -102,4 +102,4 @@ def test_a_run_is_withdrawn_with_the_schedule_that_planned_it(monkeypatch, run, 
 
     monkeypatch.setattr(server.FlowRunContext, "get", lambda: SimpleNamespace(flow_run=planned))
     monkeypatch.setattr(server, "get_client", lambda **_: Client())
-    assert server.withdrawn() == reason
+    assert server.why_withdrawn() == reason

@@ -10,7 +10,7 @@ import pytest
 
 from r3l.errors import Interrupted, TrainingError
 from r3l.pipeline.update import output, process
-from r3l.store.files.process import started
+from r3l.store.files.process import start_time
 
 
 def launch(monkeypatch, folder: Path, script: str, timeout_s: float = 20):
@@ -106,9 +106,9 @@ subprocess.run([sys.executable, "-c", {job!r}], env=os.environ | {{"R3L_LAUNCHER
 """
     with subprocess.Popen([sys.executable, "-c", launching], stdout=subprocess.PIPE, text=True) as launcher:
         pid = int(launcher.stdout.readline())
-        assert started(pid)
+        assert start_time(pid)
         launcher.kill()
     end = time.monotonic() + 20
-    while started(pid) and time.monotonic() < end:
+    while start_time(pid) and time.monotonic() < end:
         time.sleep(0.05)
-    assert not started(pid)
+    assert not start_time(pid)

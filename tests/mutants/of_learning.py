@@ -123,7 +123,7 @@ OF_LEARNING = [
     Mutant("a broken retry is a lesson", META, "    if not Status(retry.status).trainable:\n        return f\"the retry ended with {retry.status}: {retry.reason}\"\n    before",
            "    before", f"{T_META} {T_METHODS} {T_ROWS}"),
     Mutant("no report learned", META, 'return "" if reflection.status == Status.PARSED else', "return \"\" if True else", T_METHODS),
-    Mutant("reports weighed alone", META, "rewards = compared(rewards)", "pass", T_META),
+    Mutant("reports weighed alone", META, "rewards = compare_rewards(rewards)", "pass", T_META),
     Mutant("turns kept behind guidance in the system prompt", META, 'return 0 if settings.guidance_position == "system" else',
            'return 0 if settings.guidance_position == "nowhere" else', T_ROWS),
     Mutant("kept turns learned again", ROWS, "mask_turn=len(kept))", "mask_turn=0)", T_ROWS),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from r3l.errors import StoreError
-from r3l.store.check import check_run, damaged
+from r3l.store.check import check_run, find_damage
 from r3l.store.layout import StageRef
 from r3l.store.manifest import seal
 from r3l.store.stage import Store
@@ -113,7 +113,7 @@ def hunt(tmp_path: Path, seeds: range) -> int:
     found = 0
     for seed in seeds:
         kind, ref, _ = corrupted(store, refs, seed)
-        findings = list(damaged(store, "demo"))
+        findings = list(find_damage(store, "demo"))
         named = any(ref.key.folder in f"{finding.place} {finding.what}" for finding in findings)
         found += named and used(store, ref) == expected[kind]
         shutil.rmtree(store.root)
@@ -149,4 +149,4 @@ def test_what_was_made_from_lost_rows_is_made_again_too(tmp_path):
     other = commit_stage(store, "base", iteration_tables(1)["base"], [tasks], "demo", 0)
     assert again.fingerprint == other.fingerprint == base.fingerprint
     assert store.find(child.key, child.fingerprint) is None
-    assert [(f.check, f.place) for f in damaged(store, "demo")] == [("lineage", child.key.folder)]
+    assert [(f.check, f.place) for f in find_damage(store, "demo")] == [("lineage", child.key.folder)]

@@ -14,7 +14,7 @@ from typing import Any
 
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.catalog import committed
+from r3l.store.catalog import load_manifests
 from r3l.store.contents import place
 from r3l.store.digests import canonical, lasting, table_digest
 from r3l.store.layout import StageKey
@@ -53,7 +53,7 @@ class Forgery:
         shutil.copytree(source / run, folder / run, copy_function=os.link)
         store = Store.open(str(folder))
         stages = []
-        for one in committed(store, [run]):
+        for one in load_manifests(store, [run]):
             ref = manifests.reference(one)
             tables = {table: store.read(ref, table).to_pylist() for table in (*STAGES[ref.stage].tables, "events")}
             stages.append(ForgedStage(dict(one) | {"schema_version": VERSIONS[ref.stage]}, tables))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.stages import STAGES
-from r3l.store.catalog import committed
+from r3l.store.catalog import load_manifests
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.manifest import reference
 from r3l.store.stage import Store
@@ -23,7 +23,7 @@ def planted(root: Path, defect: Defect = lambda stages: None) -> Store:
     shipped, copy = Store.open(str(SHIPPED)), Store.open(str(root))
     manifests = [
         one
-        for one in committed(shipped, ["sample"])
+        for one in load_manifests(shipped, ["sample"])
         if (one["branch"], one["iteration"]) == ("", 0) and one["stage"] != "evaluations"
     ]
     shards = [

@@ -110,8 +110,8 @@ def test_the_terminal_the_audit_and_prefects_page_say_what_stands(store, run):
 
 def test_a_training_asks_again_after_it_has_evaluated(store, monkeypatch):
     before = {"run": "falling", "branch": "", "iteration": 3, "alarms": []}
-    monkeypatch.setattr(train.iteration_flow, "watched", lambda *_: lambda _config: dict(before))
-    monkeypatch.setattr(train.evaluation_flow, "watched", lambda *_: lambda _config: {"rate": 0.35})
+    monkeypatch.setattr(train.iteration_flow, "with_watcher", lambda *_: lambda _config: dict(before))
+    monkeypatch.setattr(train.evaluation_flow, "with_watcher", lambda *_: lambda _config: {"rate": 0.35})
     settings = ["run=falling", f"store.root={store.root}"]
     (unevaluated,) = train.iterations_of(compose(assignments=[*settings, "evaluation.every=0"]), 1)
     (evaluated_too,) = train.iterations_of(compose(assignments=[*settings, "evaluation.every=1"]), 1)

@@ -7,7 +7,7 @@ import pytest
 
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld.world import AlfworldWorld
-from r3l.lab.warm_start.alfworld.drills import TURNS, drill, spoken
+from r3l.lab.warm_start.alfworld.drills import TURNS, drill, list_in_words
 from r3l.lab.warm_start.rows import DECIDED, READ, RowEncoder
 
 
@@ -28,8 +28,8 @@ def test_every_thought_copies_its_listing_up_to_the_target(seed):
 
 
 def test_names_are_listed_as_the_game_lists_them():
-    assert spoken(["mug 1"]) == "a mug 1"
-    assert spoken(["mug 1", "pan 2", "egg 1"]) == "a mug 1, a pan 2, and a egg 1"
+    assert list_in_words(["mug 1"]) == "a mug 1"
+    assert list_in_words(["mug 1", "pan 2", "egg 1"]) == "a mug 1, a pan 2, and a egg 1"
 
 
 def test_arbitrary_actions_are_not_trained_on():

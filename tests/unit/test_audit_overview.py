@@ -44,14 +44,14 @@ def test_a_question_about_a_run_opens_no_file_of_another(store):
 
 def test_the_front_page_asks_again_only_what_changed(store, monkeypatch):
     asked: list[list[str]] = []
-    ask = figures.asked
+    ask = figures.ask_runs
 
     def noted(store: Store, some: list[Indexed], questions: dict[str, str], left_out: dict[str, str]):
         asked.append([index.run for index in some])
         return ask(store, some, questions, left_out)
 
     monkeypatch.setattr(figures, "TOGETHER", 2)
-    monkeypatch.setattr(figures, "asked", noted)
+    monkeypatch.setattr(figures, "ask_runs", noted)
     page = Overview(store)
     first, left_out = page.rows()
     assert left_out == {}

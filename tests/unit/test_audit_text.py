@@ -3,7 +3,7 @@ import pytest
 from r3l.audit.addresses import url
 from r3l.audit.figures import number, percent, seconds, signed, size
 from r3l.audit.pages import cell, environment
-from r3l.audit.text.untrusted import excerpt, report_fields, shortened
+from r3l.audit.text.untrusted import excerpt, report_fields, shorten
 from r3l.audit.weights import ShadeScale
 from r3l.system.visible import visible
 
@@ -24,8 +24,8 @@ def test_a_long_text_keeps_its_beginning_and_end_and_counts_the_rest():
     assert (cut.head, cut.hidden, cut.tail) == ("a" * 6_000, 500_000, "c" * 1_000)
     whole = excerpt("d" * 8_000)
     assert (len(whole.head), whole.hidden, whole.tail) == (8_000, 0, "")
-    assert shortened("one\n  two\u202e", 20) == "one two⟨U+202E⟩"
-    assert shortened("abcdef", 3) == "abc…"
+    assert shorten("one\n  two\u202e", 20) == "one two⟨U+202E⟩"
+    assert shorten("abcdef", 3) == "abc…"
 
 
 def test_numbers_as_people_read_them():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from r3l.lab.study.pages.chosen_rate import chosen, line, over_common_policies, with_all_rates
+from r3l.lab.study.pages.chosen_rate import at_chosen_rates, line, over_common_policies, with_all_rates
 
 
 def flat(height):
@@ -19,7 +19,7 @@ RUNS = {
 
 
 def test_a_policy_does_not_choose_its_own_rate():
-    found = chosen("R3L", RUNS, 1000)
+    found = at_chosen_rates("R3L", RUNS, 1000)
     assert found.rates == {"a": 1e-4, "b": 1e-3}
     assert found.area == pytest.approx((0.2 + 0.3) / 2)  # at its own best rate: (.6 + .5) / 2
     assert found.area_error == pytest.approx(0.05)  # half of .2 and .3's distance
@@ -29,7 +29,7 @@ def test_a_policy_does_not_choose_its_own_rate():
 
 def test_the_runs_of_a_policy_are_averaged_before_the_policies_are():
     third = {1e-4: [flat(0.0)], 1e-3: [flat(0.1)]}  # a and c together prefer 1e-3 for b: .35 against .1
-    found = chosen("R3L", RUNS | {"c": third}, 1000)
+    found = at_chosen_rates("R3L", RUNS | {"c": third}, 1000)
     assert found.rates == {"a": 1e-4, "b": 1e-3, "c": 1e-3}  # for a: (.5 + 0) / 2 against (.3 + .1) / 2
     assert found.area == pytest.approx((0.2 + 0.3 + 0.1) / 3)
 
@@ -49,7 +49,7 @@ def test_arms_are_compared_over_the_policies_that_all_of_them_have():
 
 
 def test_two_runs_of_one_policy_are_one_policy_and_choose_for_themselves():
-    found = chosen("R3L", {"a": RUNS["a"]}, 1000)
+    found = at_chosen_rates("R3L", {"a": RUNS["a"]}, 1000)
     assert found.rates == {"a": 1e-3}
     assert found.area == pytest.approx(0.6)
     assert math.isnan(found.area_error)

@@ -15,7 +15,7 @@ from rich.console import Console
 from flows.cli import app
 from r3l.audit import terminal
 from r3l.audit.reader import Reader
-from r3l.store.catalog import ALL, connect, needed
+from r3l.store.catalog import ALL, connect, names_needed
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, iteration_tables
 
@@ -66,7 +66,7 @@ def test_a_reading_command_loads_no_settings(words, root):
 
 def test_every_command_is_described_as_it_is_written():
     for name in app.PLACES:
-        assert inspect.getdoc(app.listed(name)) == inspect.getdoc(app.function(name)), name
+        assert inspect.getdoc(app.help_only(name)) == inspect.getdoc(app.function(name)), name
 
 
 def printed(root: str) -> str:
@@ -103,7 +103,7 @@ def test_status_opens_two_iterations_however_long_the_run_is_and_says_the_same(r
     ],
 )
 def test_a_question_makes_what_it_names(question, names):
-    assert needed(question) == names
+    assert names_needed(question) == names
 
 
 def files_of(store: Store, view: str) -> list[str]:
@@ -133,7 +133,7 @@ def test_what_a_view_is_made_of_is_made_too(root):
     """The figures of iterations rest on nearly every table and on the stages; a view alone answers as it does beside
     all others."""
     store = Store.open(root, reading=True)
-    assert {"stages", "base", "updates"} <= needed("FROM iterations")
+    assert {"stages", "base", "updates"} <= names_needed("FROM iterations")
     with connect(store) as everything:
         for name in sorted(ALL):
             question = f"SELECT count(*) FROM lines.{name}"

@@ -16,7 +16,7 @@ from r3l.config.form import Form
 from r3l.engines.base import PolicySnapshot
 from r3l.errors import ConfigError
 from r3l.pipeline.policies import refuse_other_start
-from r3l.pipeline.settings.continuing import change_events, check_changes, settled
+from r3l.pipeline.settings.continuing import change_events, check_changes, compose_for_run
 from r3l.pipeline.settings.saved import load_config, save_config
 from r3l.stages import STAGES
 from r3l.store.stage import Store
@@ -48,7 +48,7 @@ def started_by(way: str, root: str, *given: str, **named: str) -> Config:
     for key, value in map(_pair, given):
         section, _, name = key.partition(".")
         sections.setdefault(section, {})[name] = json.loads(value)
-    return settled(Form.model_validate({"run": "long", "store": {"root": root}} | named | sections).asked())
+    return compose_for_run(Form.model_validate({"run": "long", "store": {"root": root}} | named | sections).asked())
 
 
 def _pair(assignment: str) -> tuple[str, str]:
@@ -107,7 +107,7 @@ def test_their_settings_are_refused_too_but_for_those_that_change_no_row(given: 
 def test_all_settings_at_once_are_refused_where_they_are_not_the_runs(root: str) -> None:
     """What the usual presets give, handed over whole: a schedule's stored parameters, or a notebook's `Config`."""
     whole = compose(run="long", assignments=[f"store.root={root}"])
-    assert settled(Form.model_validate(whole).asked()) == whole
+    assert compose_for_run(Form.model_validate(whole).asked()) == whole
     with pytest.raises(ConfigError, match=r"iteration 0 had .*environment\.kind=household, now alfworld"):
         check_changes(Store.open(root), whole, 1)
     with pytest.raises(ConfigError, match=r"environment\.kind=household, now alfworld"):

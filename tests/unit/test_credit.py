@@ -11,7 +11,7 @@ import pytest
 from r3l.config.compose import compose
 from r3l.config.methods import R3LSettings
 from r3l.credit.advantages import group_statistics, overlong_penalty, scaled_advantages
-from r3l.credit.amplification import amplified
+from r3l.credit.amplification import amplify
 from r3l.credit.dominance import dominance, variance_ratio
 from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn, response_weights
 from r3l.methods import credit_stage
@@ -66,7 +66,7 @@ def test_advantage_mass_of_one_success_in_eight(method, lone, failure, mass):
 
 def test_the_refused_combination_would_have_left_the_mass_at_0_40():
     scaled = scaled_advantages(ONE_IN_EIGHT, "std")
-    advantages, _ = amplified(ONE_IN_EIGHT, scaled, **(PAPER | {"top_value": 1.0}))
+    advantages, _ = amplify(ONE_IN_EIGHT, scaled, **(PAPER | {"top_value": 1.0}))
     assert advantages[0] == 1.0
     assert round(dominance(advantages).ratio, 2) == 0.40  # 1 / 2.4749
 

@@ -40,5 +40,5 @@ def test_the_update_s_process(monkeypatch):
     monkeypatch.setattr(job, "read_job", lambda path: path)
     monkeypatch.setattr("r3l.training.update.run_update", step)
     with ThreadPoolExecutor(1) as thread:
-        assert thread.submit(job.done, Path("job.json"), Ranks).result() == 0
+        assert thread.submit(job.run_job, Path("job.json"), Ranks).result() == 0
     assert seen == [True]

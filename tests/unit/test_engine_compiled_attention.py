@@ -13,13 +13,13 @@ from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import PolicySnapshot, Sampling
 from r3l.engines.embedded import batching
-from r3l.engines.embedded.compiled_attention import build, compiled
+from r3l.engines.embedded.compiled_attention import build, compile_attention
 from r3l.engines.embedded.packed_linear import AdaptedLinear, PackedLinear, pack
 from r3l.errors import EngineError
 from tests.unit.engine_policies import STOP, VOCABULARY, plain_model, plain_reply, tiny_policy
 
 CPU = torch.device("cpu")
-needs_compiler = pytest.mark.skipif(compiled(8, torch.float32, CPU) is None, reason="no C compiler")
+needs_compiler = pytest.mark.skipif(compile_attention(8, torch.float32, CPU) is None, reason="no C compiler")
 packs_bfloat16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
 needs_bfloat16 = pytest.mark.skipif(not packs_bfloat16, reason="oneDNN has no bfloat16 on this processor")
 PROMPTS = [[(7 * k + i) % (VOCABULARY - 1) for i in range(20 + 9 * k)] for k in range(5)]
@@ -80,11 +80,11 @@ def test_replies_are_those_of_generate_with_and_without_a_compiler(
 ) -> None:
     if not compiler:
         monkeypatch.setattr(shutil, "which", lambda name: None)
-        monkeypatch.setattr(batching, "compiled", compiled.__wrapped__)
+        monkeypatch.setattr(batching, "compile_attention", compile_attention.__wrapped__)
     snapshot = tiny_policy(tmp_path, "qwen3", head_dim=16)
     engine = make_engine(TransformersLocalSettings(threads=1), PolicySettings(dtype="float32", context_tokens=256))
     engine.load_policy(snapshot)
-    assert (engine.batch.kernel is not None) == (compiler and compiled(16, torch.float32, CPU) is not None)  # type: ignore[attr-defined]
+    assert (engine.batch.kernel is not None) == (compiler and compile_attention(16, torch.float32, CPU) is not None)  # type: ignore[attr-defined]
     futures = [engine.complete(str(k), prompt, Sampling(0.0, 30, k, (STOP,))) for k, prompt in enumerate(PROMPTS)]
     model = plain_model(snapshot)
     assert [future.result().token_ids for future in futures] == [plain_reply(model, prompt, 30) for prompt in PROMPTS]

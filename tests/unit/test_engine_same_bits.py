@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from r3l.engines.base import PolicySnapshot
-from r3l.engines.embedded.compiled_attention import compiled
+from r3l.engines.embedded.compiled_attention import compile_attention
 from r3l.engines.embedded.packed_linear import TILE, PackedLinear
 from r3l.store.parting import Line, parting
 from r3l.store.stage import Store
@@ -21,7 +21,7 @@ from tests.unit.engine_policies import VOCABULARY, tiny_policy
 
 CPU = torch.device("cpu")
 EMBEDDED = Path(__file__).parents[2] / "data" / "policies" / "embedded"
-needs_compiler = pytest.mark.skipif(compiled(24, torch.float32, CPU) is None, reason="no C compiler")
+needs_compiler = pytest.mark.skipif(compile_attention(24, torch.float32, CPU) is None, reason="no C compiler")
 
 
 @needs_compiler
@@ -96,7 +96,7 @@ def _attend(
     stored: Tensor | None = None,
 ) -> Tensor:
     rows, size = query.shape[0] // keys.shape[0] * query.shape[1], query.shape[2]
-    kernel = compiled(size, torch.float32, CPU)
+    kernel = compile_attention(size, torch.float32, CPU)
     assert kernel is not None
     table = [
         (stored.data_ptr() + 4 * low * size, stored.shape[3], high - low, 0, rows, low)

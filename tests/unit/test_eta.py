@@ -2,7 +2,7 @@
 
 import pytest
 
-from flows.cli.screen.eta import expected, seconds_left, tokens_per_second
+from flows.cli.screen.eta import expected_attempts, seconds_left, tokens_per_second
 from r3l.config import compose
 
 # 2 shards of 8 bases each; half of the bases are done after 10 s, at 100 tokens each.
@@ -15,19 +15,19 @@ PLANNED = {"base": 16.0, "reflections": 16.0, "retries": 16.0}
 
 
 def test_what_one_iteration_samples():
-    assert expected(compose(assignments=["rollout.tasks=8", "rollout.group_size=8"])) == {
+    assert expected_attempts(compose(assignments=["rollout.tasks=8", "rollout.group_size=8"])) == {
         "base": 32,
         "reflections": 32,
         "retries": 32,
         "continuations": 0,
     }
-    assert expected(compose(method="grpo", assignments=["rollout.tasks=8", "rollout.group_size=8"])) == {
+    assert expected_attempts(compose(method="grpo", assignments=["rollout.tasks=8", "rollout.group_size=8"])) == {
         "base": 64,
         "reflections": 0,
         "retries": 0,
         "continuations": 0,
     }
-    assert expected(compose(method="vineppo", assignments=["rollout.tasks=8", "rollout.group_size=8"])) == {
+    assert expected_attempts(compose(method="vineppo", assignments=["rollout.tasks=8", "rollout.group_size=8"])) == {
         "base": 64,
         "reflections": 0,
         "retries": 0,

@@ -11,7 +11,7 @@ from r3l.errors import ConfigError, EngineError
 from r3l.evaluation import placing
 from r3l.evaluation.benchmarks import Posed
 from r3l.evaluation.play import evaluation_rows, evaluation_stage
-from r3l.evaluation.sampling import evaluated_tasks, largest_remainders, stratified
+from r3l.evaluation.sampling import draw_by_type, evaluated_tasks, largest_remainders
 from r3l.evaluation.score import by_type, score
 from r3l.intervals import independent_episodes, variance_of_mean, wilson
 from r3l.lab.study import cell
@@ -83,12 +83,12 @@ def test_a_sample_has_each_type_in_its_share():
     tasks = [
         replace(task(0, 0), task_id=f"{name}/{k}", task_type=name) for name, size in sizes.items() for k in range(size)
     ]
-    drawn = stratified(tasks, 60, seed=0)
+    drawn = draw_by_type(tasks, 60, seed=0)
     assert Counter(one.task_type for one in drawn) == {"a": 27, "b": 23, "c": 10}
-    assert drawn == stratified(tasks, 60, seed=0) != stratified(tasks, 60, seed=1)
+    assert drawn == draw_by_type(tasks, 60, seed=0) != draw_by_type(tasks, 60, seed=1)
     assert [tasks.index(one) for one in drawn] == sorted(tasks.index(one) for one in drawn)
     assert drawn != tasks[:60]
-    assert stratified(tasks, len(tasks), seed=3) == tasks
+    assert draw_by_type(tasks, len(tasks), seed=3) == tasks
 
 
 def test_success_is_counted_by_task_type():

@@ -7,7 +7,7 @@ import pytest
 from r3l.config import Config, compose
 from r3l.environments import make_world
 from r3l.errors import ConfigError
-from r3l.evaluation.benchmarks import BENCHMARKS, pose, posed, with_environment
+from r3l.evaluation.benchmarks import BENCHMARKS, pose, pose_benchmark, with_environment
 
 PAPER = {
     "alfworld": 140,
@@ -25,7 +25,7 @@ PAPER = {
 @pytest.mark.parametrize("name", BENCHMARKS)
 def test_every_benchmark_and_format_is_a_config(name):
     for answer_format in BENCHMARKS[name].formats:
-        found = posed(Config(), name, answer_format)
+        found = pose_benchmark(Config(), name, answer_format)
         environment = found.config.environment
         assert (found.benchmark, found.format, found.protocol) == (name, answer_format, "single")
         assert {key: getattr(environment, key) for key in BENCHMARKS[name].environment} == BENCHMARKS[name].environment
@@ -41,14 +41,14 @@ def test_the_test_sets_of_the_paper_have_its_sizes():
     "name", ["household-easy", "household-standard", "household-long", "procedural", "scienceworld"]
 )
 def test_tasks_of_benchmarks_without_a_download(name):
-    config = posed(Config(), name).config
+    config = pose_benchmark(Config(), name).config
     tasks = make_world(config.environment).tasks(config.evaluation.split)
     assert len(tasks) == (BENCHMARKS[name].tasks or config.environment.heldout_tasks)
     assert len({task.task_id for task in tasks}) == len(tasks)
 
 
 def test_three_attempts_are_a_protocol_of_their_own():
-    found = posed(Config(), "gsm8k", "boxed", attempts=3)
+    found = pose_benchmark(Config(), "gsm8k", "boxed", attempts=3)
     assert (found.protocol, found.format, found.config.environment.max_turns) == ("attempts=3", "boxed", 3)
 
 
@@ -63,17 +63,17 @@ def test_settings_of_the_same_world_stay_and_those_of_another_go_but_the_machine
             "evaluation.tasks=1000",
         ],
     )
-    same = posed(config, "household-easy").config
+    same = pose_benchmark(config, "household-easy").config
     assert (same.environment.max_turns, same.environment.heldout_tasks, same.environment.workers) == (9, 7, 5)
-    longer = posed(config, "household-long").config
+    longer = pose_benchmark(config, "household-long").config
     assert (longer.environment.level, longer.environment.max_turns, longer.environment.workers) == ("long", 50, 5)
-    other = posed(config, "amc23").config
+    other = pose_benchmark(config, "amc23").config
     assert (other.environment.workers, other.environment.reply_tokens, other.evaluation.tasks) == (
         5,
         2048,
         40,
     )  # of a context of 4096
-    roomy = posed(compose(assignments=["policy.context_tokens=20480"]), "amc23").config
+    roomy = pose_benchmark(compose(assignments=["policy.context_tokens=20480"]), "amc23").config
     assert roomy.environment.reply_tokens == 4096
     assert json.loads(other.model_dump_json())["method"] == json.loads(config.model_dump_json())["method"]
 
@@ -95,7 +95,7 @@ def test_a_protocol_without_its_benchmark_is_refused():
 )
 def test_what_a_benchmark_does_not_have_is_refused(name, more, message):
     with pytest.raises(ConfigError, match=message):
-        posed(Config(), name, **more)
+        pose_benchmark(Config(), name, **more)
 
 
 def test_settings_of_a_benchmarks_environment_on_another_ones_configuration(tmp_path):
@@ -115,4 +115,4 @@ def test_settings_of_a_benchmarks_environment_on_another_ones_configuration(tmp_
 
 
 def test_the_whole_split_stays_whole():
-    assert posed(compose(assignments=["evaluation.tasks=0"]), "amc23").config.evaluation.tasks == 0
+    assert pose_benchmark(compose(assignments=["evaluation.tasks=0"]), "amc23").config.evaluation.tasks == 0

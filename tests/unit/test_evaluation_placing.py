@@ -59,7 +59,9 @@ def test_one_that_lost_its_place_meanwhile_takes_the_next_and_is_played_once(sto
 
     monkeypatch.setattr(evaluation, "run_stage", run_stage)
     monkeypatch.setattr(evaluation, "stage_settings", lambda config, stage: settled(0.4))
-    monkeypatch.setattr(evaluation, "played", lambda *of: played.append(1) or of[-1].update(evaluations=[]) or of[-1])
+    monkeypatch.setattr(
+        evaluation, "play_once", lambda *of: played.append(1) or of[-1].update(evaluations=[]) or of[-1]
+    )
     policies = SimpleNamespace(behaviour=SimpleNamespace(digest="p"))
     bench = SimpleNamespace(config=CONFIG, store=store, policies=policies)
     ref = evaluation.play(bench, Posed(CONFIG, "corridor", "", "single"), -1)

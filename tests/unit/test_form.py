@@ -10,13 +10,13 @@ from prefect.utilities.schema_tools.validation import ValidationError, validate
 from flows.iterate import iterate
 from flows.replay import replay
 from r3l.config import Config, compose
-from r3l.config.compose import composed, preset_names
+from r3l.config.compose import compose_asked, preset_names
 from r3l.config.form import AS_THE_RUN, Form
 from r3l.config.methods import METHOD_KINDS
 from r3l.errors import ConfigError
 from r3l.evaluation.form import OWN, EvaluationForm
 from r3l.pipeline.replay import ORDER
-from r3l.pipeline.settings.continuing import settled
+from r3l.pipeline.settings.continuing import compose_for_run
 from r3l.pipeline.settings.saved import save_config
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
@@ -25,7 +25,7 @@ FIRST = ["run", "method", "environment", "policy", "rollout"]
 
 
 def test_an_untouched_form_is_the_command_without_options():
-    assert composed(Form().asked()) == compose()
+    assert compose_asked(Form().asked()) == compose()
 
 
 @pytest.mark.parametrize("method", preset_names("methods"))
@@ -34,12 +34,12 @@ def test_a_preset_is_chosen_by_its_name(method):
     expected = compose(
         policy="qwen2.5-1.5b", environment="webshop", method=method, machine="two_nodes", run="x", seed=3
     )
-    assert composed(asked.asked()) == expected
+    assert compose_asked(asked.asked()) == expected
 
 
 def test_settings_of_a_tab_go_over_the_presets_and_leave_the_rest():
     asked = Form(rollout={"tasks": 3}, environment={"kind": "household", "level": "easy"}, method="released")
-    found = composed(asked.asked())
+    found = compose_asked(asked.asked())
     assert (found.rollout.tasks, found.environment.level) == (3, "easy")
     below = compose(method="released", environment="household", assignments=["environment.level=easy"])
     assert found.method == below.method  # what the preset says `when` the environment is the household
@@ -47,16 +47,16 @@ def test_settings_of_a_tab_go_over_the_presets_and_leave_the_rest():
 
 def test_all_settings_are_an_answer():
     config = compose(environment="math", method="grpo", run="x", assignments=["training.sync_interval=3"])
-    assert composed(Form.model_validate(config).asked()) == config
-    assert composed(iterate.validate_parameters({"config": config})["config"].asked()) == config
-    assert settled(EvaluationForm.model_validate(config).asked(), training=False) == config
+    assert compose_asked(Form.model_validate(config).asked()) == config
+    assert compose_asked(iterate.validate_parameters({"config": config})["config"].asked()) == config
+    assert compose_for_run(EvaluationForm.model_validate(config).asked(), training=False) == config
 
 
 def test_what_can_not_be_is_named():
     with pytest.raises(ConfigError, match=r"rollout.group_size: .*multiple of 2 \(got 7\)"):
-        composed(Form(rollout={"group_size": 7}).asked())
+        compose_asked(Form(rollout={"group_size": 7}).asked())
     with pytest.raises(ConfigError, match="unknown preset 'papr' in methods"):
-        composed(Form(method="papr").asked())
+        compose_asked(Form(method="papr").asked())
 
 
 def test_the_form_is_ordered_and_folded():
@@ -110,14 +110,14 @@ def test_a_section_without_a_kind_has_the_first_that_is_shown():
     sections = Form.model_json_schema()["properties"]
     for section in ("method", "environment", "engine"):
         choice = sections[section]["anyOf"][-1]["properties"]["kind"]
-        assert getattr(composed(asked.asked()), section).kind == choice["default"]
-    machine = composed(Form(engine={"start_s": 8}, machine="one_gpu").asked())
+        assert getattr(compose_asked(asked.asked()), section).kind == choice["default"]
+    machine = compose_asked(Form(engine={"start_s": 8}, machine="one_gpu").asked())
     assert machine.engine.kind == "vllm_server"
 
 
 def test_a_setting_of_another_kind_is_refused_by_its_name():
     with pytest.raises(ConfigError, match=r"method.tau: unknown setting; .*\(kind grpo\)"):
-        composed(Form(method={"kind": "grpo", "tau": 2.0}).asked())
+        compose_asked(Form(method={"kind": "grpo", "tau": 2.0}).asked())
 
 
 def test_a_wrong_answer_is_refused_by_the_schema():
@@ -157,7 +157,7 @@ def root(tmp_path) -> str:
 
 def test_an_evaluation_is_posed_as_the_run_was_trained(root):
     def posed(**sent: Any) -> Config:
-        return settled(EvaluationForm(store={"root": root}, **sent).asked(), training=False)
+        return compose_for_run(EvaluationForm(store={"root": root}, **sent).asked(), training=False)
 
     found = posed(run="long", evaluation={"benchmark": OWN, "tasks": 5})
     assert (found.environment.kind, found.method.kind, found.seed, found.iteration) == ("household", "grpo", 7, None)

@@ -11,9 +11,9 @@ import pytest
 from flows.cli import app as cli
 from r3l import plugins
 from r3l.config import compose
-from r3l.config.compose import Asked, composed
+from r3l.config.compose import Asked, compose_asked
 from r3l.environments import make_world
-from r3l.evaluation.benchmarks import posed
+from r3l.evaluation.benchmarks import pose_benchmark
 from r3l.planning.fits import SIZES, fits
 from tests.unit.test_readme import commands, parsed
 
@@ -68,7 +68,7 @@ def test_a_world_derived_for_a_reward_is_played_as_the_preset_has_it(modules):
             16,
             64,
         )
-        test = posed(config, "household-easy").config.environment
+        test = pose_benchmark(config, "household-easy").config.environment
         assert (test.kind, test.max_turns, test.reply_tokens) == ("household", 16, 64)
     assert compose(policy="household", environment="mine:Other").environment.max_turns == 25
     assert compose(policy="household", environment="webshop").environment.reply_tokens == 512
@@ -76,7 +76,7 @@ def test_a_world_derived_for_a_reward_is_played_as_the_preset_has_it(modules):
     assert (sums.environment.kind, sums.method.retry_from) == ("mine:Sums", "start")
     assert compose(method="released", environment="mine:World").method.retry_from == "pivot"
     stored = compose(method="released").model_dump(mode="json")
-    assert composed(Asked.of(assignments=["method.kind=mine:Method"]), stored).method.top_rule == "success"
+    assert compose_asked(Asked.of(assignments=["method.kind=mine:Method"]), stored).method.top_rule == "success"
 
 
 def test_links_and_names_of_the_guide_are_there():

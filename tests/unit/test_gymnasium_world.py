@@ -42,7 +42,7 @@ def test_code_that_the_user_did_not_name_is_not_imported(monkeypatch: pytest.Mon
     with pytest.raises(ConfigError, match="this process may not import"):
         object_named("os:remove", "environment.opponent")
     compose(environment="gymnasium", assignments=[f"environment.env={SETTINGS.env}"])
-    assert plugins.allowed() == [SETTINGS.env]
+    assert plugins.allowed_paths() == [SETTINGS.env]
 
 
 @pytest.mark.skipif(find_spec("gymnasium") is not None, reason="gymnasium is installed here")

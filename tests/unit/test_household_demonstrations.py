@@ -8,7 +8,7 @@ import pytest
 
 from r3l.environments.household.engine import NOTHING, engine_of
 from r3l.environments.household.generator import first_games
-from r3l.environments.household.goal import won
+from r3l.environments.household.goal import is_won
 from r3l.environments.replies import parse_tagged_reply
 from r3l.lab.warm_start.household.demonstrations import HouseholdHabits, demonstrate, demonstrations
 
@@ -39,7 +39,7 @@ def test_observations_and_actions_are_the_games_own():
         assert parse_tagged_reply(turn.reply).action == turn.action
         state, text = engine.step(state, turn.action)
     assert shown.final == text
-    assert shown.won == won(engine, state)
+    assert shown.won == is_won(engine, state)
 
 
 def test_thoughts_repeat_what_is_asked_and_forget_it_with_the_thing_in_hand():

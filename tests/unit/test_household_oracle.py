@@ -5,7 +5,7 @@ import pytest
 from r3l.environments.household.engine import HouseholdEngine, State
 from r3l.environments.household.game import Game, Wanted
 from r3l.environments.household.generator import first_games
-from r3l.environments.household.goal import progress, winnable, won
+from r3l.environments.household.goal import is_won, progress, winnable
 from r3l.environments.household.oracle import Verdict, oracle_pivot
 from r3l.environments.household.solver import solve
 from r3l.errors import WorldError
@@ -49,7 +49,7 @@ def search(engine: HouseholdEngine, start: State) -> tuple[int | None, dict[Stat
     while layer:
         following = []
         for state in layer:
-            if won(engine, state):
+            if is_won(engine, state):
                 best = depths[state] if best is None else best
                 continue
             if engine.sealed(state):
@@ -90,11 +90,11 @@ def test_winnable_is_what_an_exhaustive_search_finds_and_the_solver_is_as_short(
     engine = HouseholdEngine(SMALL[name])
     shortest, states = search(engine, engine.first)
     assert len(solve(engine)) == shortest
-    ends = [state for state in states if won(engine, state) or engine.sealed(state)]
+    ends = [state for state in states if is_won(engine, state) or engine.sealed(state)]
     lost = [state for state in states if state not in ends and not winnable(engine, state)]
     alive = [state for state in states if state not in ends and winnable(engine, state)]
     assert alive
-    assert all(won(engine, state) == (progress(engine, state) == 1.0) for state in states)
+    assert all(is_won(engine, state) == (progress(engine, state) == 1.0) for state in states)
     assert bool(lost) == (
         name in {"heat", "whole"}
     )  # in the others the box is sealed by what spoils it, or nothing can spoil
@@ -115,7 +115,7 @@ def test_every_action_of_a_plan_brings_the_goal_nearer(level):
             assert len(solve(engine, state)) <= left
             state, _ = engine.step(state, action)
             shares.append(progress(engine, state))
-        assert won(engine, state)
+        assert is_won(engine, state)
         assert shares[-1] == 1.0
         assert winnable(engine, state)
 

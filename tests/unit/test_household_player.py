@@ -6,7 +6,7 @@ import pytest
 
 from r3l.environments.household.engine import NOTHING, HouseholdEngine, State
 from r3l.environments.household.generator import first_games
-from r3l.environments.household.goal import winnable, won
+from r3l.environments.household.goal import is_won, winnable
 from r3l.environments.household.oracle import oracle_pivot
 from r3l.lab.warm_start.household.player import play
 from r3l.records import Task
@@ -27,7 +27,7 @@ def test_it_wins_every_task_with_no_action_in_vain(level):
     for number, game in enumerate(first_games(level, "heldout", 1, 40)):
         engine = HouseholdEngine(game)
         actions = play(engine, random.Random(number), TURNS[level])
-        assert won(engine, end(engine, actions))
+        assert is_won(engine, end(engine, actions))
 
 
 @pytest.mark.parametrize("level", TURNS)
@@ -48,7 +48,7 @@ def test_what_it_forgets_loses_late_and_the_oracle_names_the_turn():
     for number, game in enumerate(first_games("long", "heldout", 1, 30)):
         engine = HouseholdEngine(game)
         actions = play(engine, random.Random(number), 50, forgets=0.5)
-        if won(engine, end(engine, actions)):
+        if is_won(engine, end(engine, actions)):
             continue
         verdict = oracle_pivot(Task(0, 0, "x", "household", "heldout", "t", game.to_json(), 0), actions)
         assert verdict.why == "lost"

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from r3l.environments.household.engine import HAND, NOTHING, HouseholdEngine
 from r3l.environments.household.generator import first_games
-from r3l.environments.household.goal import over, progress, winnable, won
+from r3l.environments.household.goal import is_won, over, progress, winnable
 from r3l.environments.household.oracle import oracle_pivot
 from r3l.environments.household.solver import solve
 from r3l.records import Task
@@ -87,10 +87,10 @@ def test_states_are_consistent_and_what_is_lost_stays_lost(number, seed, steps):
             old & mark == old or not engine.game.strict for old, mark in zip(before.marks, after.marks, strict=True)
         )
         assert 0.0 <= progress(engine, after) <= 1.0
-        assert won(engine, after) == (progress(engine, after) == 1.0)
+        assert is_won(engine, after) == (progress(engine, after) == 1.0)
         assert (engine.step(before, action)[1] == NOTHING) <= (before == after)
         assert winnable(engine, after) <= alive
-        assert won(engine, after) <= winnable(engine, after)
+        assert is_won(engine, after) <= winnable(engine, after)
         alive = winnable(engine, after)
 
 
@@ -111,7 +111,7 @@ def test_the_oracle_names_a_turn_that_was_played_and_the_prefix_before_it_can_wi
     engine, states, actions = walk(number, seed, steps)
     task = Task(0, 0, "x", "household", "train", "t", engine.game.to_json(), 0)
     verdict = oracle_pivot(task, actions)
-    assert (verdict.why == "won") == won(engine, states[-1])
+    assert (verdict.why == "won") == is_won(engine, states[-1])
     if verdict.pivot is not None:
         assert 0 <= verdict.pivot < len(actions)
         assert winnable(engine, states[verdict.pivot])

@@ -8,7 +8,7 @@ import pytest
 from r3l.environments.household.engine import HouseholdEngine
 from r3l.environments.household.game import Game, Wanted
 from r3l.environments.household.generator import first_games
-from r3l.environments.household.goal import won
+from r3l.environments.household.goal import is_won
 from r3l.environments.household.oracle import oracle_pivot, replay
 from r3l.environments.household.reports import reflect
 from r3l.exploration.report import parse_report
@@ -133,6 +133,6 @@ def test_reports_on_careless_players_are_valid_and_name_the_oracles_pivot(level)
         actions = play(engine, random.Random(number), 40, forgets=0.4)
         found = parse_report(json.dumps(reflect(task(game), actions)), len(actions))
         outcomes.add(found.outcome)
-        assert (found.outcome == "failure") != won(engine, replay(engine, actions)[0][-1])
+        assert (found.outcome == "failure") != is_won(engine, replay(engine, actions)[0][-1])
         assert found.outcome != "failure" or found.pivot == oracle_pivot(task(game), actions).pivot
     assert outcomes >= {"success", "failure"}

@@ -11,14 +11,14 @@ from r3l.errors import EngineError
 from r3l.judge.bench import chat_of
 from r3l.judge.compare import difference, settings_differences
 from r3l.judge.guidance import guidance_left
-from r3l.judge.identity import misnamed
+from r3l.judge.identity import find_misnamed
 from r3l.judge.lines import Lines
 from r3l.judge.recorded import Recorded
 from r3l.judge.scored import replies_scored
 from r3l.judge.verdict import judge
 from r3l.pipeline.tools import Tools
 from r3l.records import Credit
-from r3l.store.catalog import committed
+from r3l.store.catalog import load_manifests
 from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from r3l.store.tables.parts import to_table
@@ -73,8 +73,8 @@ def test_a_recorded_engine_answers_what_is_stored_and_ends_as_it_did():
 
 
 def named(store: Store, run: str) -> list[str]:
-    lines = Lines(store, run, committed(store, [run]))
-    return [what for place in lines.places() for _, what in misnamed(lines, place)]
+    lines = Lines(store, run, load_manifests(store, [run]))
+    return [what for place in lines.places() for _, what in find_misnamed(lines, place)]
 
 
 def test_a_manifest_bears_the_fingerprint_of_its_own_settings(tmp_path):
@@ -143,7 +143,7 @@ def test_a_lie_is_found(lie: Lie, healthy):
 
 
 def leaks(store: Store) -> list[str]:
-    lines = Lines(store, "sample", list(committed(store, ["sample"])))
+    lines = Lines(store, "sample", list(load_manifests(store, ["sample"])))
     config = lines.config("", 0)
     assert config is not None
     chat, found = chat_of(store, config, lines.start, ()), []
@@ -171,7 +171,7 @@ def test_replies_are_those_of_the_policy_that_is_said_to_have_sampled_them(tmp_p
     turn = next(row for row in forged.rows("retries", "turns", 0) if row["turn"] > 2)
     turn["response_logprobs"] = [one - 0.1 for one in turn["response_logprobs"]]
     forged.write()
-    lines = Lines(forged.store, "sample", list(committed(forged.store, ["sample"])))
+    lines = Lines(forged.store, "sample", list(load_manifests(forged.store, ["sample"])))
     place = next(one for one in lines.places() if one.iteration == 0 and not one.branch)
     found: list[str] = []
     apart = replies_scored(lines, place, lambda key, what: found.append(what), found.append, 10_000)

@@ -7,11 +7,11 @@ from r3l.methods.replay_buffer import (
     Candidate,
     Correction,
     choose,
+    copy_for_replay,
     corrections,
     priority,
     remember,
     replay_count,
-    replayed,
 )
 from tests.support.store_iteration import iteration_tables
 
@@ -61,7 +61,7 @@ def test_no_group_is_drawn_twice_beyond_its_limit_or_before_a_younger_one(shapes
 
 def test_replayed_rows_keep_what_was_sampled():
     row = iteration_tables(3)["training_rows"]["training_rows"][0]
-    again = replayed([row], 7)[0]
+    again = copy_for_replay([row], 7)[0]
     assert (again.row_id, again.iteration, again.role) == (f"iteration=7/replay/{row.row_id}", 7, "replay")
     for name in ("group_id", "source_id", "token_ids", "weights", "advantage", "behaviour_policy", "objective", "term"):
         assert getattr(again, name) == getattr(row, name)

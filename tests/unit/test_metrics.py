@@ -39,7 +39,7 @@ def test_a_new_metric_is_one_line(store, monkeypatch):
     found = summary.summarise(store, "demo", "", 0)
     longest = connect(store).execute("SELECT max(turns) FROM base").fetchall()[0][0]
     assert found["longest"] == longest > 0
-    assert summary.shown(found)[-1] == ("longest base", str(longest))
+    assert summary.figure_rows(found)[-1] == ("longest base", str(longest))
     chart = charts_of((*FOLLOWED, new))[-1]
     assert (chart.title, chart.unit, chart.lines) == ("Longest base", "turns", {"longest": ""})
     assert charts_of(FOLLOWED) == CHARTS

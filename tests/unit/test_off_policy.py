@@ -12,7 +12,7 @@ from r3l.config.compose import compose
 from r3l.config.methods import R3LSettings
 from r3l.config.methods.rivals import BAPOSettings, GRPOSettings
 from r3l.errors import ConfigError
-from r3l.losses import LOSSES, Bounds, candidates, chosen, masses, off_policy
+from r3l.losses import LOSSES, Bounds, candidates, choose_bounds, masses, off_policy
 from r3l.methods.bapo import SEARCH
 from r3l.training.balance import balance
 from r3l.training.gradients import Denominators, Measures, RowScores, measure, row_gradient
@@ -47,11 +47,11 @@ def test_the_bounds_move_until_positive_rows_hold_their_share():
     sums += masses(torch.tensor([0.5, 1.7], dtype=torch.float64), -1.0, ONES, tried)
     assert sums[0].tolist() == pytest.approx([2.3, 2.3])
     assert sums[4].tolist() == pytest.approx([2.3, 2.5])
-    assert chosen(tried, sums, 0.5) == tried[0]
+    assert choose_bounds(tried, sums, 0.5) == tried[0]
     sums += masses(torch.tensor([0.1], dtype=torch.float64), -1e-3, ONES[:1], tried)  # a little more on the other side
-    assert chosen(tried, sums, 0.5) == pytest.approx((0.2, 0.45))
-    assert chosen(tried, sums, 0.4) == tried[0]
-    assert chosen(tried, sums, 0.9) == tried[-1]
+    assert choose_bounds(tried, sums, 0.5) == pytest.approx((0.2, 0.45))
+    assert choose_bounds(tried, sums, 0.4) == tried[0]
+    assert choose_bounds(tried, sums, 0.9) == tried[-1]
 
 
 def test_a_bound_that_would_move_the_wrong_way_is_refused():

@@ -13,7 +13,7 @@ import pytest
 from flows.cli.app import command, function
 from r3l import plugins
 from r3l.config import Config, compose
-from r3l.config.compose import composed
+from r3l.config.compose import compose_asked
 from r3l.config.form import Form
 from r3l.engines import maker
 from r3l.environments import has_oracle, make_world, verdict_of, world_class
@@ -419,17 +419,17 @@ def test_prefects_form_shows_installed_kinds_and_a_page_can_name_no_file_and_no_
     preset = tmp_path / "theirs.toml"
     preset.write_text('[environment]\nkind = "household"\n')
     assert "The biggest number" in json.dumps(Form.model_json_schema())
-    assert composed(Form(environment="guess").asked()).environment.kind == "guess"
-    assert composed(Form(environment={"kind": "guess", "biggest": 3}).asked()).environment.biggest == 3
+    assert compose_asked(Form(environment="guess").asked()).environment.kind == "guess"
+    assert compose_asked(Form(environment={"kind": "guess", "biggest": 3}).asked()).environment.biggest == 3
     for sent in ({"environment": str(preset)}, {"method": str(preset)}, {"machine": str(preset)}):
         with pytest.raises(ConfigError, match="unknown preset"):
-            composed(Form(**sent).asked())
+            compose_asked(Form(**sent).asked())
     for sent in (
         {"environment": "mine:World"},
         {"environment": {"kind": "mine:World"}},
         {"engine": {"kind": "mine:E"}},
     ):
         with pytest.raises(ConfigError, match="names code that this process may not import"):
-            composed(Form(**sent).asked())
+            compose_asked(Form(**sent).asked())
     assert (folder / "mine.py").is_file()
     assert "mine" not in sys.modules

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from flows.cli.commands.look import presets
 from r3l.config import compose, load_preset, preset_names
-from r3l.config.compose import merge, resolve_conditions, validated
+from r3l.config.compose import merge, resolve_conditions, validate
 from r3l.config.kinds import Kinds
 from r3l.config.methods import R3LSettings
 from r3l.config.methods.rivals import DAPOSettings
@@ -122,7 +122,7 @@ def test_a_condition_applies_in_its_environment_only():
     }
     assert resolve_conditions(settings) == {"environment": {"kind": "math"}, "method": {"alpha": 5}}
     released = merge({"environment": {"kind": "math"}}, load_preset("methods", "released"))
-    assert plan(validated(resolve_conditions(released)).method, 8).retry_from == "start"
+    assert plan(validate(resolve_conditions(released)).method, 8).retry_from == "start"
     assert plan(compose(method="released").method, 8).retry_from == "pivot"
 
 

@@ -147,7 +147,7 @@ def test_a_step_without_corrections_takes_as_many_as_it_has_groups(corrected):
 def test_an_iteration_with_more_corrected_tasks_than_memory_holds_fills_it(store, monkeypatch):
     many = [Correction(f"{task}/{row}", f"g{task}", f"task {task}", 2) for task in range(3) for row in range(2)]
     monkeypatch.setattr(replay_buffer, "won_in", lambda *_: many)
-    _, kept = replay_buffer.remembered(bench(store, 3, *MEMORY, "method.meta_memory=2"))
+    _, kept = replay_buffer.corrections_in_memory(bench(store, 3, *MEMORY, "method.meta_memory=2"))
     assert [one.task_id for one in kept] == ["task 0", "task 0", "task 1", "task 1"]
 
 

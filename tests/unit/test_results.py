@@ -12,10 +12,10 @@ from r3l.errors import ConfigError
 from r3l.lab.study import results
 from r3l.lab.study.experiment import Cell, Experiment, Question, load_experiment
 from r3l.lab.study.kept import Answer, Kept, kept_results, with_shared_runs
-from r3l.lab.study.pages.lines import Line, Panel, Picture, lines, pictures_of, shown
+from r3l.lab.study.pages.lines import Line, Panel, Picture, cells_drawn, lines, pictures_of
 from r3l.lab.study.pages.pictures import OURS, draw, heights, top
 from r3l.lab.study.pages.results_page import page, write_again, write_results
-from r3l.lab.study.results import Spent, grown, read_results, spent
+from r3l.lab.study.results import Spent, grow_answer, read_results, sum_spending
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage
 
@@ -102,7 +102,7 @@ def test_the_figures_of_a_run_by_hand(store):
     # 4 bases of 3 turns, two retries of 3 turns from pivots 1 and 2
     assert [(row["episodes"], row["turns"]) for row in rows] == [(6, 15), (6, 15)]
     assert rows[0]["mixed"] == 0.5
-    used = spent(rows)
+    used = sum_spending(rows)
     assert used[-1] == Spent(0, 0, 0, 0.0)
     assert (used[1].episodes, used[1].turns, used[1].tokens) == (12, 30, 2 * rows[0]["tokens"])
     best = found.summaries[0]
@@ -182,12 +182,12 @@ def test_a_picture_has_seven_lines_at_most_ours_among_them(store):
     for wins, cell in enumerate(cell for cell in experiment.cells("laptop")[:9]):
         fill(store, cell, min(wins, 4))
     found = read_results(experiment, "laptop", store)
-    kept = {cell.arm.name for cell in shown(found, found.cells)}
+    kept = {cell.arm.name for cell in cells_drawn(found, found.cells)}
     assert len(kept) == 7
     assert "R3L" in kept  # it won nothing
     assert "GRPO" not in kept  # nor did this one win much
     found = replace(found, experiment=experiment.model_copy(update={"against": "GRPO"}))
-    assert {"R3L", "GRPO"} < {cell.arm.name for cell in shown(found, found.cells)}
+    assert {"R3L", "GRPO"} < {cell.arm.name for cell in cells_drawn(found, found.cells)}
 
 
 @pytest.mark.parametrize(
@@ -210,11 +210,15 @@ def test_an_arm_that_was_run_from_fewer_policies_is_in_no_picture(store):
         if cell.rate == first and (cell.arm.name, cell.seed) in run:
             fill(store, cell, 1)
     found = read_results(experiment, "laptop", store)
-    assert {cell.arm.name for cell in shown(found, found.cells)} == {"R3L", "RAFT"}
+    assert {cell.arm.name for cell in cells_drawn(found, found.cells)} == {"R3L", "RAFT"}
     found = replace(
         found, experiment=experiment.model_copy(update={"against": "GRPO"})
     )  # which was run with seed 0 alone
-    assert {(cell.arm.name, cell.seed) for cell in shown(found, found.cells)} == {("R3L", 0), ("RAFT", 0), ("GRPO", 0)}
+    assert {(cell.arm.name, cell.seed) for cell in cells_drawn(found, found.cells)} == {
+        ("R3L", 0),
+        ("RAFT", 0),
+        ("GRPO", 0),
+    }
 
 
 def test_a_long_title_has_two_lines_and_the_band_is_whole():
@@ -284,10 +288,10 @@ def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, 
 def test_a_kept_table_by_seed_has_the_stored_runs_rows_and_a_pooled_one_stays():
     kept = Answer("by seed", 1e-3, [{"seed": 0, "p": 0.1}, {"seed": 2, "p": 0.3}])
     now = Answer("by seed", 1e-3, [{"seed": 0, "p": 0.2}, {"seed": 1, "p": 0.4}])
-    assert grown(kept, [now]).rows == [{"seed": 0, "p": 0.2}, {"seed": 1, "p": 0.4}, {"seed": 2, "p": 0.3}]
-    assert grown(kept, [now._replace(rate=3e-4)]) == kept
+    assert grow_answer(kept, [now]).rows == [{"seed": 0, "p": 0.2}, {"seed": 1, "p": 0.4}, {"seed": 2, "p": 0.3}]
+    assert grow_answer(kept, [now._replace(rate=3e-4)]) == kept
     pooled = Answer("pooled", 1e-3, [{"retries": 7}])
-    assert grown(pooled, [Answer("pooled", 1e-3, [{"retries": 2}])]) == pooled
+    assert grow_answer(pooled, [Answer("pooled", 1e-3, [{"retries": 2}])]) == pooled
 
 
 def kept_with(experiment, store, folder, cells):

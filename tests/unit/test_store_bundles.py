@@ -126,5 +126,5 @@ def test_a_sweep_parses_only_manifests_beside_which_a_part_lies_that_they_do_not
 
 
 def test_a_question_about_no_table_reads_all_of_the_index(store):
-    assert catalog.stages_read(catalog.needed("FROM left_out")) is None
-    assert catalog.stages_read(catalog.needed(BASES)) == {"base", "retries"}
+    assert catalog.stages_read(catalog.names_needed("FROM left_out")) is None
+    assert catalog.stages_read(catalog.names_needed(BASES)) == {"base", "retries"}

@@ -20,7 +20,7 @@ from r3l.audit.web.app import make_app
 from r3l.errors import StoreError
 from r3l.store import index
 from r3l.store.catalog import connect
-from r3l.store.figures import LINES, remembered
+from r3l.store.figures import LINES, remember_answers
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 
@@ -101,7 +101,7 @@ def test_an_index_that_is_no_index_is_made_anew(store, damage):
 @pytest.mark.parametrize("missing", ["run", "store"])
 def test_a_run_that_was_asked_for_before_it_began_is_seen_once_it_has(store, missing):
     there = store if missing == "run" else Store.open(f"{store.root}-later")
-    assert index.indexed(there, "new").contents.stages["run"] == []
+    assert index.index_run(there, "new").contents.stages["run"] == []
     commit_iteration(there, "new")
     assert counted(there, runs=["new"]) == ([("new", 21)], {})
 
@@ -140,13 +140,13 @@ DAMAGE = {
 def test_a_damaged_stage_is_left_out_by_name_and_breaks_no_other(store, name, asked_before):
     if asked_before:
         counted(store)
-        remembered(store, "test", {"lines": LINES})
+        remember_answers(store, "test", {"lines": LINES})
     DAMAGE[name](store)
     found, left_out = counted(store)
     assert dict(found)["other"] == 21
     assert list(left_out) == ["good"]
     assert "without 1 damaged stages (good/iteration=00000/" in left_out["good"]
-    index_rows = remembered(store, "test", {"lines": LINES})
+    index_rows = remember_answers(store, "test", {"lines": LINES})
     assert (sorted(index_rows.runs), list(index_rows.left_out)) == (["good", "other"], ["good"])
     with connect(store, ["good"]) as connection:  # the other stages of the run are read
         assert connection.execute("SELECT count(DISTINCT stage) FROM stages").fetchall() == [(8,)]

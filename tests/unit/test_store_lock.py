@@ -263,7 +263,7 @@ def test_a_process_that_ended_and_was_not_waited_for_lives_no_more():
             if zombie.status() == psutil.STATUS_ZOMBIE:
                 break
             time.sleep(0.05)
-        assert process.started(zombie.pid) is None
+        assert process.start_time(zombie.pid) is None
     assert process.lives(mark) is False
 
 

@@ -75,7 +75,7 @@ def test_a_file_that_can_not_be_seen_is_swept_after_a_day(tmp_path):
 def test_the_guard_and_what_this_process_writes_stay(tmp_path):
     store = Store.open(str(tmp_path))
     store.files.put_if("demo/a", b"a", None)
-    mine = tmp_path / ".staging" / staging.staged()
+    mine = tmp_path / ".staging" / staging.staging_name()
     mine.write_bytes(b"half")
     for path in (tmp_path / ".staging" / staging.GUARD, mine):
         os.utime(path, (1, 1))
@@ -84,6 +84,6 @@ def test_the_guard_and_what_this_process_writes_stay(tmp_path):
 
 
 def test_names_differ_and_name_their_maker():
-    names = {staging.staged() for _ in range(100)}
+    names = {staging.staging_name() for _ in range(100)}
     assert len(names) == 100
     assert {name.rpartition("~")[0] for name in names} == {process.mark()}

@@ -4,7 +4,7 @@ from dataclasses import asdict, fields
 
 from r3l.config import compose
 from r3l.config.methods import R3LSettings
-from r3l.config.section import taken
+from r3l.config.section import from_settings
 from r3l.exploration.explorer import Limits
 from r3l.methods import plan
 from r3l.pipeline.workbench import limits
@@ -34,5 +34,5 @@ def test_a_plan_has_the_methods_settings_and_the_defaults_of_the_rest():
     made = asdict(plan(settings, 8))
     assert made.items() >= expected.items()
     assert (made["bases"], made["retries_per_base"], made["retried_bases"]) == (4, 2, 2)
-    assert asdict(taken(SamplingPlan, settings, bases=1, retries_per_base=9))["retries_per_base"] == 9
+    assert asdict(from_settings(SamplingPlan, settings, bases=1, retries_per_base=9))["retries_per_base"] == 9
     assert plan(compose(method="grpo").method, 8) == SamplingPlan(bases=8)

@@ -11,7 +11,7 @@ from flows.cli.screen.figures import result, trend
 from r3l.exploration.progress import Progress, mean_reward
 from r3l.pipeline.headline import change, headline, in_short, sparkline, trends
 from r3l.pipeline.summary import HEADLINE, history, summarise
-from r3l.pipeline.update.local import counted
+from r3l.pipeline.update.local import line_counter
 from r3l.store.metrics import METRICS
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
@@ -40,7 +40,7 @@ def test_the_update_tells_its_micro_batches(caplog, monkeypatch):
     progress = Progress()
     display = Display(console(), "title", progress)
     display.phase = "running"
-    hear = counted(progress)
+    hear = line_counter(progress)
     assert display.now() == "running"
     with caplog.at_level(logging.INFO, logger="r3l.pipeline"):
         hear({"event": "part", "part": "load"})

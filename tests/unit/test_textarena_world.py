@@ -9,7 +9,7 @@ import pytest
 from r3l import plugins
 from r3l.config.environments.adapters import TextArenaSettings
 from r3l.environments import make_world, tasks_of
-from r3l.environments.adapters.arena import offered
+from r3l.environments.adapters.arena import draw_move
 from r3l.environments.workers.pool import WorldPool
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
@@ -44,9 +44,9 @@ def first_free(observation: str) -> str:
 def test_an_opponent_draws_from_the_last_offer() -> None:
     text = "Available Moves: '[0]', '[1]'\n...\nAvailable Moves: '[4]', '[7]'"
     random.seed(0)
-    assert {offered(text) for _ in range(50)} == {"[4]", "[7]"}
+    assert {draw_move(text) for _ in range(50)} == {"[4]", "[7]"}
     with pytest.raises(WorldError, match=r"environment\.opponent=module:function"):
-        offered("Say anything.")
+        draw_move("Say anything.")
 
 
 @pytest.mark.skipif(find_spec("textarena") is not None, reason="textarena is installed here")

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel, Field, ValidationError
 
 from r3l.environments.tools.calls import LONGEST_CALL, parse_calls
-from r3l.environments.tools.functions import ToolError, called, schema_of
+from r3l.environments.tools.functions import ToolError, call_tool, schema_of
 from r3l.errors import WorldError
 
 NAMES = ("find", "move")
@@ -154,9 +154,9 @@ def test_a_function_that_is_no_tool_says_why(name: str, why: str) -> None:
     ],
 )
 def test_a_call_is_answered_by_its_arguments(name: str, arguments: dict, text: str, accepted: bool) -> None:
-    assert called(getattr(Desk(), name), arguments) == (text, accepted)
+    assert call_tool(getattr(Desk(), name), arguments) == (text, accepted)
 
 
 def test_a_fault_inside_a_tool_is_no_mistake_of_the_policy() -> None:
     with pytest.raises(ValidationError, match="Inner"):
-        called(Desk().broken, {})
+        call_tool(Desk().broken, {})

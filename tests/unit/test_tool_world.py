@@ -177,7 +177,7 @@ class Generous(Warehouse):
 def test_what_is_no_toolset_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     own = f"{__name__}:"
     config = compose(environment="tools", assignments=[f"environment.toolset={own}Empty"])
-    assert f"{own}Empty" in plugins.allowed()
+    assert f"{own}Empty" in plugins.allowed_paths()
     with pytest.raises(WorldError, match="expected one or more"):
         make_world(config.environment).system_prompt()
     monkeypatch.setenv(plugins.NAMED, f"{own}Generous,{own}Missing")

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from r3l.training.stepping.drift import AIM, Sampled, bounded, choose
+from r3l.training.stepping.drift import AIM, Sampled, bound_step, choose
 
 
 def attempt(name: str, pushes: list[float]) -> Sampled:
@@ -15,7 +15,7 @@ def attempt(name: str, pushes: list[float]) -> Sampled:
 
 def test_a_first_step_four_times_too_long_in_drift_is_halved() -> None:
     """KL = 4 share^2 against a bound of 1: sqrt(1/4) = 1/2, a little less by the aim; 4 x 0.95/4 = 0.95."""
-    taken = bounded(lambda share: 4 * share**2, allowed=1.0, before=0.0)
+    taken = bound_step(lambda share: 4 * share**2, allowed=1.0, before=0.0)
     assert taken.asked == 4.0
     assert taken.share == pytest.approx(0.5 * math.sqrt(AIM))
     assert taken.drift == pytest.approx(0.95)
@@ -28,20 +28,20 @@ def test_a_step_within_the_bound_is_taken_whole_and_measured_once() -> None:
         measured.append(share)
         return 0.5
 
-    assert bounded(drift_at, allowed=0.5, before=0.2) == (0.5, 0.5, 1.0)
+    assert bound_step(drift_at, allowed=0.5, before=0.2) == (0.5, 0.5, 1.0)
     assert measured == [1.0]
 
 
 @pytest.mark.parametrize("drift_at", [lambda s: 0.3 + s + 9 * s**3, lambda s: math.inf if s > 0.05 else 0.3 + s])
 def test_what_is_no_parabola_is_measured_again_until_it_holds(drift_at) -> None:
-    taken = bounded(drift_at, allowed=0.5, before=0.3)
+    taken = bound_step(drift_at, allowed=0.5, before=0.3)
     assert 0 < taken.share < 1
     assert taken.drift == drift_at(taken.share) <= 0.5
 
 
 def test_a_step_that_never_holds_is_taken_back() -> None:
     shares: list[float] = []
-    taken = bounded(lambda share: shares.append(share) or math.inf, allowed=1.0, before=0.4)
+    taken = bound_step(lambda share: shares.append(share) or math.inf, allowed=1.0, before=0.4)
     assert (taken.drift, taken.share, shares[-1]) == (0.4, 0.0, 0.0)
 
 

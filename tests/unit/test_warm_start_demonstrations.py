@@ -11,7 +11,7 @@ from r3l.environments.alfworld.searcher import Errand
 from r3l.environments.replies import parse_tagged_reply
 from r3l.exploration.report import parse_report
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, Habits, demonstrate_game, reply_text
-from r3l.lab.warm_start.alfworld.renaming import object_kinds, renamed
+from r3l.lab.warm_start.alfworld.renaming import object_kinds, rename_objects
 
 ROOM = (
     "You are in the middle of a room. Looking quickly around you, you see a fridge 1, a shelf 1.\n\n"
@@ -97,7 +97,7 @@ def test_renaming_is_the_same_everywhere() -> None:
         False,
         reflect(Record(COOL, TEXTS, ACTIONS, won=False)),
     )
-    other = renamed(shown, random.Random(1))
+    other = rename_objects(shown, random.Random(1))
     name = other.errand.target
     assert name in object_kinds()
     assert name != "mug"

@@ -21,7 +21,7 @@ from r3l.exploration.prompting import guidance, prompt, reflection_messages
 from r3l.lab.warm_start import latent
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, reply_text
 from r3l.lab.warm_start.household.start import RECIPES, household_start, recipe_of
-from r3l.lab.warm_start.latent import latent_start, treated
+from r3l.lab.warm_start.latent import latent_start, treated_episodes
 from r3l.lab.warm_start.loss import shared_length, weighted_loss
 from r3l.lab.warm_start.recipes import ALFWORLD, HOUSEHOLD
 from r3l.lab.warm_start.rows import PIVOT, READ, DemoRow, RowEncoder, without_tail
@@ -282,7 +282,9 @@ def test_the_recipe_latent_of_alfworld_leaves_out_treatments_and_still_follows(
     monkeypatch.setattr(latent, "GAMES", 6)
     monkeypatch.setattr(latent, "STEPS", 1)
     shown: list[Demonstration] = []
-    monkeypatch.setattr(latent, "treated", lambda *given: shown.extend(made := treated(*given)) or made)
+    monkeypatch.setattr(
+        latent, "treated_episodes", lambda *given: shown.extend(made := treated_episodes(*given)) or made
+    )
     asked = ALFWORLD.match("alfworld-latent-1-4")
     assert asked is not None
     made = latent_start(tmp_path / "out", int(asked["seed"]), float(asked["forgets"]), 1, 0, lambda line: None)

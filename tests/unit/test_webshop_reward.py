@@ -12,7 +12,7 @@ from r3l.environments.webshop.catalogue import Goal, Product
 from r3l.environments.webshop.nouns import nouns_by, spacy_nouns, title_words
 from r3l.environments.webshop.reward import (
     attribute_hits,
-    normalised,
+    first_colour,
     option_hits,
     score,
     type_factor,
@@ -133,7 +133,7 @@ def test_options_that_fit_are_counted(chosen, wanted, hits):
 
 
 def test_colours_are_normalised_to_their_base():
-    assert [normalised(text) for text in ("deep navy blue", "wine red", "8 ounce")] == ["blue", "red", "8 ounce"]
+    assert [first_colour(text) for text in ("deep navy blue", "wine red", "8 ounce")] == ["blue", "red", "8 ounce"]
 
 
 @pytest.mark.parametrize(

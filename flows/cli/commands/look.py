@@ -210,10 +210,10 @@ def credit(
     from flows.cli.screen.figures import credit_table
     from r3l.pipeline.counterfactual import counterfactuals
     from r3l.store.catalog import left_out_of
-    from r3l.store.figures import known
+    from r3l.store.figures import require_runs
 
     run_store = Store.open(store, reading=True)
-    known(run_store, [run])
+    require_runs(run_store, [run])
     left_out = left_out_of(run_store, [run])
     warn_of_left_out(left_out)
     names = [name for name in methods.split(",") if name]

@@ -191,12 +191,12 @@ def prepare(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     from r3l import plugins
-    from r3l.config.compose import assigned
+    from r3l.config.compose import assign
     from r3l.environments.prepare.prepare import prepare as make_ready
 
-    if plugins.dotted(kind):
+    if plugins.is_dotted(kind):
         plugins.allow(kind)
-    settings = assigned({"games": "downloaded", "partial": True} if partial else {}, set_ or [])
+    settings = assign({"games": "downloaded", "partial": True} if partial else {}, set_ or [])
     columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=screen(stderr=True), transient=True) as bars:
         bar_of: dict[str, Any] = {}
@@ -231,13 +231,13 @@ def export_policy(
 ) -> None:
     """Write a policy as one transformers model: an adapter is merged into its base. That of a run has a model card."""
     from r3l.pipeline.export.policy import checked_name, export_run, push
-    from r3l.system.home import located
+    from r3l.system.home import locate
     from r3l.training.export import export_policy as export
 
     if (public or dry_run) and not to_hub:
         raise ConfigError(f"--{'public' if public else 'dry-run'} is for an upload: name it with --to-hub ORG/NAME")
     title = checked_name(to_hub) if to_hub else ""
-    goal = out or located(Path("data/export", (title or policy).rpartition("/")[2]))
+    goal = out or locate(Path("data/export", (title or policy).rpartition("/")[2]))
     if Path(policy).is_dir():
         if to_hub or iteration is not None:
             raise ConfigError(

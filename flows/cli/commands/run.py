@@ -194,12 +194,12 @@ def config_of(run: str, options: dict[str, str], engine: str, assignments: list[
     named, assigned settings of the environment are those of its environment."""
     from flows.cli.settings import settings
     from r3l.config import load_preset
-    from r3l.config.compose import assigned
+    from r3l.config.compose import assign
     from r3l.evaluation.benchmarks import benchmark_named, with_environment
 
     ours = [text for text in assignments if text.startswith("environment.")]
     others = [text for text in assignments if text not in ours]
-    benchmark = str(assigned({}, others).get("evaluation", {}).get("benchmark") or "")
+    benchmark = str(assign({}, others).get("evaluation", {}).get("benchmark") or "")
     if benchmark and (environment := options["environment"]):
         kind = benchmark_named(benchmark).environment["kind"]
         if kind != load_preset("environments", environment)["environment"]["kind"]:
@@ -233,14 +233,14 @@ def replay(
     """Recompute stages of a stored iteration into a branch (the flow `r3l-replay`); the original never changes."""
     from flows.cli.screen.figures import show_difference
     from flows.serving import tied
-    from r3l.config.compose import allow_named, assigned
+    from r3l.config.compose import allow_named, assign
     from r3l.judge.played_again import played_again
     from r3l.pipeline.replay import replay_config
     from r3l.pipeline.workbench import Replay
 
     run = the_run(word, run)
     run_store, request = Store.open(store), Replay(source, from_, to)
-    allow_named(assigned({}, set_ or []))
+    allow_named(assign({}, set_ or []))
     replay_config(run_store, run, iteration, request, set_ or [], branch)  # what is wrong is said before Prefect starts
     console = screen(stderr=True)
     with console.status("replaying") if console.is_terminal and not as_json else nullcontext():

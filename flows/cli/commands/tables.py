@@ -37,12 +37,12 @@ def sql(
     """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations,
     ... Exit code 1 where damaged stages are left out of the answer."""
     from flows.cli.screen.answers import rows_view, warn_of_left_out
-    from r3l.store.figures import known
+    from r3l.store.figures import require_runs
     from r3l.store.query import ask, connect_for_users
 
     question = question_of(question, file)
     run_store = Store.open(store, reading=True)
-    known(run_store, run or ())
+    require_runs(run_store, run or ())
     with connect_for_users(run_store, run, branch=branch, verify=verify, question=question) as connection:
         left_out = dict(connection.execute("FROM left_out").fetchall())
         warn_of_left_out(left_out)

@@ -9,7 +9,7 @@ SAMPLING = stages_that(lambda stage: stage.samples)
 ENOUGH = 0.1  # share of the first stage's attempts after which a guess is worth showing
 
 
-def expected(config: Config) -> dict[str, float]:
+def expected_attempts(config: Config) -> dict[str, float]:
     """Count the attempts per sampling stage in one iteration; for retries the largest possible number."""
     sampling_plan = plan(config.method, config.rollout.group_size)
     retries = (

@@ -11,7 +11,7 @@ from r3l.evaluation.score import Scores
 from r3l.pipeline.counterfactual import Counterfactual
 from r3l.pipeline.headline import headline, sparkline, trends
 from r3l.pipeline.replay import Replayed
-from r3l.pipeline.summary import Summary, questions, shown
+from r3l.pipeline.summary import Summary, figure_rows, questions
 
 TITLE = {"title_justify": "left", "title_style": "bold", "box": None, "padding": (0, 2, 0, 0)}
 
@@ -26,7 +26,7 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
     both = Table.grid(padding=(0, 6, 0, 0))
     seconds_of_stage = [(stage, f"{seconds:.1f}") for stage, seconds in summary["stages"].items()]
     both.add_row(
-        pairs(title, shown(summary)) if verbose else changes(title, headline(summary)),
+        pairs(title, figure_rows(summary)) if verbose else changes(title, headline(summary)),
         pairs("seconds by the clock", seconds_of_stage),
     )
     console.print(both)
@@ -37,7 +37,7 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
     for advice in summary.get("alarms", ()):
         console.print(f"alarm: {advice}", style="yellow", soft_wrap=True)
     if "evaluation" in summary:
-        evaluated(console, summary["evaluation"])
+        print_scores(console, summary["evaluation"])
     for tracker, reason in summary.get("trackers", {}).items():
         console.print(f"tracker {tracker}: {reason or 'has the figures'}", style="yellow" if reason else "")
     if not ask:
@@ -81,7 +81,7 @@ def curve(console: Console, past: Sequence[dict[str, Any]]) -> None:
         console.print(f"held-out success {sparkline([share for _, share in points])}  {texts}", style="green")
 
 
-def evaluated(console: Console, scores: Scores) -> None:
+def print_scores(console: Console, scores: Scores) -> None:
     """Print the score of an evaluation, by task type and in all."""
     title = f"{scores['run']}, policy of iteration {scores['iteration']} on {scores['posed']}: {scores['sample']}"
     table = Table(title=title, **TITLE)  # type: ignore[arg-type]

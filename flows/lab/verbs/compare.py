@@ -9,7 +9,7 @@ from flows.cli.options import Direct, Root
 from flows.cli.screen.console import say, screen
 from flows.serving import tied
 from r3l.errors import ConfigError
-from r3l.system.home import located
+from r3l.system.home import locate
 
 
 def compare(
@@ -33,7 +33,7 @@ def compare(
     if plan and page:
         raise ConfigError("--plan and --page contradict each other: leave one out")
     if plan:
-        for line in plan_lines(load_experiment(located(path)), size):
+        for line in plan_lines(load_experiment(locate(path)), size):
             say(line)
         return
     from flows.cli.terminal import on_prefect

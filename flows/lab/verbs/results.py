@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from flows.cli.screen.console import say
-from r3l.system.home import located
+from r3l.system.home import locate
 
 
 def results(
@@ -23,13 +23,13 @@ def results(
     from r3l.lab.study.pages.results_page import write_again
     from r3l.store.files.local import replace_text
 
-    page, experiments = located(out), located(folder)
+    page, experiments = locate(out), locate(folder)
     for file in sorted(experiments.glob("*.json")):
         write_again(file)
-    pages = results_pages(load_claims(located(claims)), experiments)
+    pages = results_pages(load_claims(locate(claims)), experiments)
     replace_text(page, pages.decided)
     replace_text(page.with_name(UNDECIDED), pages.undecided)
     replace_text(experiments / "README.md", index(experiments))
-    if (readme := located(Path("README.md"))).exists() and experiments == located(Path("data/results")):
+    if (readme := locate(Path("README.md"))).exists() and experiments == locate(Path("data/results")):
         replace_text(readme, with_evidence(readme.read_text(), experiments))
     say(page)

@@ -45,12 +45,12 @@ def warm_start(
     figures."""
 
     if policy or adapter:
-        say_json(adapted(policy, adapter, out, environment, recipe, forgets, seed, minutes, init), indent=1)
+        say_json(make_adapter(policy, adapter, out, environment, recipe, forgets, seed, minutes, init), indent=1)
     else:
-        say_json(made(out, environment, recipe, forgets, seed, minutes, init), indent=1)
+        say_json(make_policy(out, environment, recipe, forgets, seed, minutes, init), indent=1)
 
 
-def adapted(
+def make_adapter(
     policy: str,
     adapter: str,
     out: Path | None,
@@ -81,7 +81,7 @@ def log_line(line: str) -> None:
     screen(stderr=True).print(line)
 
 
-def made(
+def make_policy(
     out: Path | None,
     environment: str,
     recipe: str,

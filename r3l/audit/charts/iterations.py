@@ -104,7 +104,7 @@ def compared_charts(
             if not column.startswith("evaluation") and any(
                 row[column] is not None for _, rows in rows_by_line for row in rows
             ):
-                pictures.append(compared(chart, column, name, rows_by_line))
+                pictures.append(compare_lines(chart, column, name, rows_by_line))
     return pictures
 
 
@@ -123,7 +123,7 @@ def held_out_chart(
     chart = Chart(
         "Held-out success", f"{benchmark}, 95 % intervals; −1: the starting policy", "share of tasks", {}, True
     )
-    return drawn(chart, chart.meaning, series, True, link)
+    return draw_chart(chart, chart.meaning, series, True, link)
 
 
 def alone(
@@ -133,18 +133,20 @@ def alone(
     series = [
         charts.Series(name, [(row["iteration"], row[column]) for row in rows]) for column, name in chart.lines.items()
     ]
-    return drawn(
+    return draw_chart(
         chart, chart.meaning, [one for one in series if any(y is not None for _, y in one.points)], hover, link
     )
 
 
-def compared(chart: Chart, column: str, name: str, rows_by_line: Sequence[tuple[str, Sequence[Row]]]) -> dict[str, Any]:
+def compare_lines(
+    chart: Chart, column: str, name: str, rows_by_line: Sequence[tuple[str, Sequence[Row]]]
+) -> dict[str, Any]:
     """Draw one column of the chart for each line."""
     series = [charts.Series(line, [(row["iteration"], row[column]) for row in rows]) for line, rows in rows_by_line]
-    return drawn(chart, chart.meaning, series) | {"title": f"{chart.title}: {name}" if name else chart.title}
+    return draw_chart(chart, chart.meaning, series) | {"title": f"{chart.title}: {name}" if name else chart.title}
 
 
-def drawn(
+def draw_chart(
     chart: Chart,
     meaning: str,
     series: Sequence[charts.Series],

@@ -31,10 +31,10 @@ def excerpt(text: str, head: int = HEAD, tail: int = TAIL) -> Excerpt:
 def both_ends(text: str, limit: int) -> str:
     """Cut a text to one line of at most `limit` characters: the beginning and the end of a longer one."""
     half = limit // 2
-    return shortened(text, limit) if len(text) <= limit else visible(f"{text[: half - 1]}…{text[-half:]}")
+    return shorten(text, limit) if len(text) <= limit else visible(f"{text[: half - 1]}…{text[-half:]}")
 
 
-def shortened(text: str, limit: int) -> str:
+def shorten(text: str, limit: int) -> str:
     """Cut a text to one line of at most `limit` characters."""
     line = " ".join(text[: limit + 1].split()) if len(text) <= limit else text[:limit].replace("\n", " ") + "…"
     return visible(line)

@@ -9,7 +9,7 @@ from r3l.audit.lines import Line, line_settings
 from r3l.audit.reader import Reader
 from r3l.errors import StoreError
 from r3l.store.layout import line_folder
-from r3l.system.home import located
+from r3l.system.home import locate
 
 FILE = "tokenizer.json"
 LARGEST = 64_000_000  # bytes; the largest vocabularies in use take about 20 MB
@@ -20,7 +20,7 @@ def decoder(reader: Reader, line: Line) -> Callable[[int], str]:
     content = next(tokenizer_files(reader, line), None)
     if content is None or len(content) > LARGEST:
         raise StoreError(f"{line}: its store has no policy with a {FILE}, and neither has the path of its settings")
-    tokenizer = parsed(content)
+    tokenizer = parse_tokenizer(content)
     return lambda id_: tokenizer.decode([id_], skip_special_tokens=False) or tokenizer.id_to_token(id_) or f"⟨{id_}⟩"
 
 
@@ -33,13 +33,13 @@ def tokenizer_files(reader: Reader, line: Line) -> Iterator[bytes]:
             if (content := files.read(f"{folder}/policies/{name}/policy/{FILE}")) is not None:
                 yield content
     settings = line_settings(reader, line)
-    start = located(str(settings.get("policy.path", "no policy"))) / FILE
+    start = locate(str(settings.get("policy.path", "no policy"))) / FILE
     if start.is_file():
         yield start.read_bytes()
 
 
 @lru_cache(maxsize=2)
-def parsed(content: bytes) -> Tokenizer:
+def parse_tokenizer(content: bytes) -> Tokenizer:
     try:
         return Tokenizer.from_buffer(content)
     except Exception as error:

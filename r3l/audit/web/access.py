@@ -84,7 +84,7 @@ class AskForKey:
         if (
             scope["type"] == "lifespan"
             or scope["path"] in OPEN
-            or hmac.compare_digest(given(Headers(scope=scope)), self.key)
+            or hmac.compare_digest(password_in(Headers(scope=scope)), self.key)
         ):
             await self.app(scope, receive, send)
         else:
@@ -94,7 +94,7 @@ class AskForKey:
             await refusal(scope, receive, send)
 
 
-def given(headers: Headers) -> bytes:
+def password_in(headers: Headers) -> bytes:
     """Read the password that a request came with; empty where there is none."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     if scheme.lower() != "basic":

@@ -64,7 +64,7 @@ def make_app(store: Store, questions: Path = QUESTIONS, names: Sequence[str] = (
         (R3LError, refuse),
         (RequestValidationError, misread),
         (HTTPException, absent),
-        (duckdb.Error, broken),
+        (duckdb.Error, error_page),
     ):
         app.add_exception_handler(kind, answer)
     return app
@@ -125,7 +125,7 @@ async def refuse(request: Request, error: Any) -> HTMLResponse:
     return problem(request, 404 if isinstance(error, StoreError) else 400, "That can't be shown", str(error))
 
 
-async def broken(request: Request, error: Any) -> HTMLResponse:
+async def error_page(request: Request, error: Any) -> HTMLResponse:
     return problem(request, 500, "The store can't be read", f"{error}\n\n`r3l check` names what is damaged.")
 
 

@@ -7,7 +7,7 @@ from fastapi import Depends, Query, Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
-from r3l.audit.lines import Line, known_line, listed
+from r3l.audit.lines import Line, known_line, list_lines
 from r3l.audit.reader import Reader
 from r3l.audit.web.overview import Overview
 from r3l.audit.web.sandbox import Question, SqlBox
@@ -37,7 +37,7 @@ class AppState:
 
     def line_page(self, template: str, line: Line, tab: str, **seen: Any) -> HTMLResponse:
         """Render a page of one run or branch, with the others to change to."""
-        return self.page(template, line=line, tab=tab, others=listed(self.reader.store), **seen)
+        return self.page(template, line=line, tab=tab, others=list_lines(self.reader.store), **seen)
 
     def close(self) -> None:
         """Close the files and the processes that answer SQL."""

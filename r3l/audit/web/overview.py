@@ -6,7 +6,7 @@ from typing import Any
 from r3l.audit.held_out import COUNTS
 from r3l.audit.lines import Line
 from r3l.audit.standing import ABOUT, policy_of, standings_of
-from r3l.store.figures import LINES, remembered
+from r3l.store.figures import LINES, remember_answers
 from r3l.store.stage import Store
 
 PAST = """
@@ -31,7 +31,7 @@ class Overview:
         """List every run and branch, the newest run first: size and times, `line`, and `past`, a row of figures per
         iteration, and its `standing`; and the damaged runs, which are left out, with the reason."""
         with self._guard:  # the first to ask does the work, the others have it then
-            figures = remembered(self.store, "overview", QUESTIONS)
+            figures = remember_answers(self.store, "overview", QUESTIONS)
             answers_by_run = [answers for answers in figures.runs.values() if answers["lines"]]
             runs = [
                 rows_of(answers | {"about": [self.named(row) for row in answers["about"]]})

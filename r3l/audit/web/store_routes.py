@@ -13,7 +13,7 @@ from r3l.audit.lines import (
     differing_settings,
     iterations,
     known_line,
-    listed,
+    list_lines,
     where_they_part,
     writer,
 )
@@ -62,7 +62,7 @@ def words(app_state: CurrentState) -> HTMLResponse:
 @router.get("/compare")
 def compare(app_state: CurrentState, line: Annotated[list[str] | None, Query()] = None) -> HTMLResponse:
     """Compare runs and branches: charts, last figures, and the settings in which they differ."""
-    there = listed(app_state.reader.store)
+    there = list_lines(app_state.reader.store)
     compared_lines = [known_line(app_state.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][
         :SIDE_BY_SIDE
     ]
@@ -113,7 +113,7 @@ def sql(
         "query": q,
         "axes": {name: value for name, value in (("x", x), ("y", y), ("by", by)) if value},
         "run": run,
-        "runs": [str(one) for one in listed(app_state.reader.store)],
+        "runs": [str(one) for one in list_lines(app_state.reader.store)],
         "answer": answer,
         "left_out": answer.left_out if answer else {},
         "chart": answer_chart(answer.columns, answer.rows, answer.numeric, x, y, by) if answer else None,

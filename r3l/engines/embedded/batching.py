@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from r3l.engines.embedded.compiled_attention import compiled
+from r3l.engines.embedded.compiled_attention import compile_attention
 from r3l.engines.embedded.drafting import Drafts
 from r3l.engines.embedded.packing import Feed, Step, plan
 from r3l.engines.embedded.request import Request
@@ -35,7 +35,7 @@ class Batch:
         self.group = self.heads // (getattr(config, "num_key_value_heads", None) or self.heads)
         self.vocabulary: int = model.get_input_embeddings().num_embeddings
         size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
-        self.kernel = compiled(size, model.dtype, model.device)
+        self.kernel = compile_attention(size, model.dtype, model.device)
 
     def admit(self, request: Request) -> None:
         request.admit(self.tree, self.drafts, self.context_limit)

@@ -129,7 +129,7 @@ class CompiledAttention:
 
 
 @cache
-def compiled(head_size: int, dtype: torch.dtype, device: torch.device) -> CompiledAttention | None:
+def compile_attention(head_size: int, dtype: torch.dtype, device: torch.device) -> CompiledAttention | None:
     """Compile the attention for keys and values of `dtype` on a CPU; None on another device, for another dtype, or
     without a C compiler."""
     return build(head_size, dtype) if device.type == "cpu" and dtype in DTYPES else None

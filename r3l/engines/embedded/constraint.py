@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from r3l.engines.base import spaced
+from r3l.engines.base import with_blanks
 from r3l.errors import EngineError
 
 
@@ -44,7 +44,7 @@ class Grammars:
                 raise EngineError(
                     f"the tokenizer of {self.policy_path} can't be constrained to a JSON schema: {error}"
                 ) from error
-        grammar = self.library.LLMatcher.grammar_from_json_schema(json.dumps(spaced(schema)))
+        grammar = self.library.LLMatcher.grammar_from_json_schema(json.dumps(with_blanks(schema)))
         return Constraint(self.library.LLMatcher(self._by_stop[stop_ids], grammar), self.vocabulary)
 
 

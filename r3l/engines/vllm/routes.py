@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 import httpx
 
-from r3l.engines.base import Completion, PolicySnapshot, Sampling, spaced
+from r3l.engines.base import Completion, PolicySnapshot, Sampling, with_blanks
 from r3l.engines.vllm.http_clients import HttpClients
 from r3l.errors import EngineError
 
@@ -149,7 +149,7 @@ class VllmRoutes:
             **WHOLE_DISTRIBUTION,
         }
         if sampling.json_schema is not None:
-            body["structured_outputs"] = {"json": spaced(sampling.json_schema)}
+            body["structured_outputs"] = {"json": with_blanks(sampling.json_schema)}
         answer = (await self.ask("POST", "/v1/completions", json=body)).json()
         return completion(answer, sampling, room, self.url)
 

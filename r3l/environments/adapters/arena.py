@@ -14,9 +14,9 @@ from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import object_named
 from r3l.environments.adapters.texts import (
     GameWorld,
-    cleaned,
-    imported,
-    installed,
+    clean,
+    import_package,
+    require_package,
     seed_of,
     seeded_tasks,
 )
@@ -40,7 +40,7 @@ class TextArenaWorld(GameWorld[TextArenaSettings]):
 
     def tasks(self, split: str) -> list[Task]:
         """List the tasks, which are seeds of the game."""
-        installed("textarena", "textarena")
+        require_package("textarena", "textarena")
         return seeded_tasks(self.settings, self.name, self.settings.env, split)
 
     def data(self, split: str) -> str:
@@ -61,9 +61,9 @@ class TextArenaEnvironment(CopiedEnvironment):
     def __init__(self, settings: TextArenaSettings, copies: Copies) -> None:
         super().__init__(copies)
         self.settings = settings
-        self.textarena = imported("textarena", "textarena")
+        self.textarena = import_package("textarena", "textarena")
         self.opponent: Callable[[str], str] = (
-            offered if settings.opponent == "offered" else object_named(settings.opponent, "environment.opponent")
+            draw_move if settings.opponent == "offered" else object_named(settings.opponent, "environment.opponent")
         )
 
     def begin(self, task: Task) -> tuple[Game, Observation]:
@@ -90,7 +90,7 @@ class TextArenaEnvironment(CopiedEnvironment):
         reward = max(score, 0.0) if self.settings.players == 1 else (score + 1) / 2
         why = str(info.get(game.own, {}).get("reason") or "") if isinstance(info, dict) else ""
         text = f"{observation.text}\n{why}".strip()
-        return Step(Observation(cleaned(text, self.settings.observation_characters)), True, reward, reward == 1.0)
+        return Step(Observation(clean(text, self.settings.observation_characters)), True, reward, reward == 1.0)
 
     def answer(self, game: Game) -> bool:
         """Let the opponent move until it is the policy's turn, and tell whether the game is over."""
@@ -104,7 +104,7 @@ class TextArenaEnvironment(CopiedEnvironment):
     def seen(self, game: Game) -> Observation:
         """Collect what is new to the policy, whose turn it is; after the end, what waits for it."""
         waiting = game.env.state.observations[game.own] if game.env.state.done else game.env.get_observation()[1]
-        return Observation(cleaned(self.said(waiting, game.own), self.settings.observation_characters))
+        return Observation(clean(self.said(waiting, game.own), self.settings.observation_characters))
 
     def said(self, messages: list[tuple[int, str, Any]], reader: int) -> str:
         """Join the messages, without the reader's own moves."""
@@ -117,7 +117,7 @@ class TextArenaEnvironment(CopiedEnvironment):
         return "\n".join(text if who < 0 else f"Player {who}: {text}" for who, text in messages_read)
 
 
-def offered(observation: str) -> str:
+def draw_move(observation: str) -> str:
     """Draw one of the moves that stand in brackets in the last offer, by the episode's random numbers.
 
     Raises:

@@ -13,9 +13,9 @@ from r3l.environments.adapters.named import refuse_unnamed
 from r3l.environments.adapters.texts import (
     Gained,
     GameWorld,
-    cleaned,
-    imported,
-    installed,
+    clean,
+    import_package,
+    require_package,
     seed_of,
     seeded_tasks,
 )
@@ -43,7 +43,7 @@ class GymnasiumWorld(GameWorld[GymnasiumSettings]):
                 "importing that registers it (my_package:Name-v0)"
             )
         refuse_unnamed(self.settings.env, "environment.env")
-        installed("gymnasium", "gymnasium")
+        require_package("gymnasium", "gymnasium")
         return seeded_tasks(self.settings, self.name, self.settings.env.rpartition(":")[2], split)
 
     def data(self, split: str) -> str:
@@ -60,7 +60,7 @@ class GymnasiumEnvironment(CopiedEnvironment):
         super().__init__(copies)
         self.settings = settings
         refuse_unnamed(settings.env, "environment.env")
-        self.gymnasium = imported("gymnasium", "gymnasium")
+        self.gymnasium = import_package("gymnasium", "gymnasium")
 
     def begin(self, task: Task) -> tuple[dict[str, Any], Observation]:
         try:
@@ -110,7 +110,7 @@ class GymnasiumEnvironment(CopiedEnvironment):
                 f"{self.settings.env} observes {type(observation).__name__}: expected text; wrap it with "
                 "gymnasium.wrappers.TransformObservation"
             )
-        return Observation(cleaned(observation, self.settings.observation_characters))
+        return Observation(clean(observation, self.settings.observation_characters))
 
     def close(self) -> None:
         if self.played is not None:

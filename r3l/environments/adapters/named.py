@@ -31,8 +31,8 @@ def object_named(path: str, setting: str) -> Any:
 
 def refuse_unnamed(path: str, setting: str) -> None:
     """Raise `ConfigError` where a setting, of a stored run or of a form, names code that the user did not."""
-    if not plugins.dotted(path) or path.startswith(OWN):
+    if not plugins.is_dotted(path) or path.startswith(OWN):
         return
-    if path not in plugins.allowed():
+    if path not in plugins.allowed_paths():
         raise ConfigError(plugins.not_named(setting, path))
     plugins.reach()

@@ -12,9 +12,9 @@ from r3l.config.environments.adapters import OpenEnvSettings
 from r3l.environments.adapters.texts import (
     Gained,
     GameWorld,
-    cleaned,
-    imported,
-    installed,
+    clean,
+    import_package,
+    require_package,
     seed_of,
     seeded_tasks,
 )
@@ -49,7 +49,7 @@ class OpenEnvWorld(GameWorld[OpenEnvSettings]):
 
     def tasks(self, split: str) -> list[Task]:
         """List the tasks, which are seeds of the server's reset."""
-        installed("openenv", "openenv")
+        require_package("openenv", "openenv")
         return seeded_tasks(self.settings, self.name, "seeded", split)
 
     def data(self, split: str) -> str:
@@ -64,8 +64,8 @@ class OpenEnvEnvironment:
 
     def __init__(self, settings: OpenEnvSettings) -> None:
         self.settings = settings
-        self.client_class: Any = imported("openenv.core", "openenv").GenericEnvClient
-        self.broken: type[Exception] = imported("websockets.exceptions", "openenv").WebSocketException
+        self.client_class: Any = import_package("openenv.core", "openenv").GenericEnvClient
+        self.broken: type[Exception] = import_package("websockets.exceptions", "openenv").WebSocketException
         self.client: Any = None
         self.gained = Gained(settings)
         self.begun = self.rewarded = False
@@ -88,7 +88,7 @@ class OpenEnvEnvironment:
         except WorldError as error:
             if REFUSED not in str(error):
                 raise
-            text = cleaned(f"This is no action here: {error}", self.settings.observation_characters)
+            text = clean(f"This is no action here: {error}", self.settings.observation_characters)
             return Step(Observation(text), accepted=False, standing=self.gained.share)
         done = flag_of(result.done, "done")
         self.rewarded |= self.took(result.reward)
@@ -160,4 +160,4 @@ class OpenEnvEnvironment:
                 f"{json.dumps(observation)[:200]}; set environment.observation_field"
             )
         text = observation[field] if field else json.dumps(observation, ensure_ascii=False, sort_keys=True)
-        return Observation(cleaned(text, self.settings.observation_characters))
+        return Observation(clean(text, self.settings.observation_characters))

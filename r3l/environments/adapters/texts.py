@@ -25,7 +25,7 @@ Settings = TypeVar("Settings", bound=GameSettings)
 EMPTY = "Invalid reply: it is empty. Expected an action."
 
 
-def cleaned(text: object, limit: int) -> str:
+def clean(text: object, limit: int) -> str:
     """Make a text of an environment fit to be shown: controls and direction marks are made visible, and what is beyond
     `limit` characters is left out of its middle. Raise `WorldError` where it is no text."""
     whole = visible(text_of(text, "observation").replace("\r\n", "\n")).strip()
@@ -97,13 +97,13 @@ def seed_of(task: Task) -> int:
         ) from error
 
 
-def installed(module: str, extra: str) -> None:
+def require_package(module: str, extra: str) -> None:
     """Raise `WorldError` with the command where a package is not there; nothing is imported."""
     if find_spec(module) is None:
         raise WorldError(f"{module} is not installed: pip install 'r3l[{extra}]'")
 
 
-def imported(module: str, extra: str) -> ModuleType:
+def import_package(module: str, extra: str) -> ModuleType:
     """Import a package that an extra installs. Raise `WorldError` with the command where it is not there."""
     try:
         return import_module(module)
@@ -124,10 +124,10 @@ class Gained:
     @property
     def share(self) -> float:
         """Compute the sum as a share of the range. Raise `WorldError` where it is beyond it."""
-        return ranged(self.total, "sum of the episode's rewards", self.settings)
+        return share_of_range(self.total, "sum of the episode's rewards", self.settings)
 
 
-def ranged(reward: object, what: str, settings: RangedSettings) -> float:
+def share_of_range(reward: object, what: str, settings: RangedSettings) -> float:
     """Convert a reward to a share of the range that the settings name. Raise `WorldError` where it is beyond it."""
     bounds = "environment.lowest_reward to environment.highest_reward"
     return share_of(reward, f"{what}, of {bounds}", settings.lowest_reward, settings.highest_reward)

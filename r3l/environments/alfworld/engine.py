@@ -67,7 +67,7 @@ class GameEngine:
         self.library.get_state_id.argtypes, self.library.get_state_id.restype = [], c_int
         self.library.set_state_id.argtypes, self.library.set_state_id.restype = [c_int], None
         weakref.finalize(self, IDLE_LIBRARIES.append, self.library).atexit = False
-        self.first = seen(state)
+        self.first = without_banner(state)
         self.before: Snapshot | None = None  # where it stood last, to share with
         self.start = self.snapshot()
 
@@ -76,7 +76,7 @@ class GameEngine:
         return self.first
 
     def step(self, command: str) -> Seen:
-        return seen(self.env.step(command)[0])
+        return without_banner(self.env.step(command)[0])
 
     def facts(self) -> dict[Any, set[Any]]:
         """Read textworld's propositions by signature, as they stand."""
@@ -88,9 +88,9 @@ class GameEngine:
         self.before = Snapshot(
             self.library.get_state_id(),
             frozen_sets(facts._facts, before.facts if before else {}),
-            shared(facts._vars_by_name, before.variables) if before else dict(facts._vars_by_name),
+            share_fields(facts._vars_by_name, before.variables) if before else dict(facts._vars_by_name),
             frozen_sets(facts._vars_by_type, before.variables_by_type if before else {}),
-            shared(facts._var_counts, before.counts) if before else copy.copy(facts._var_counts),
+            share_fields(facts._var_counts, before.counts) if before else copy.copy(facts._var_counts),
             tuple(map(sys.intern, self.core.state["_valid_commands"])),
             self.core._moves,
         )
@@ -130,15 +130,15 @@ def frozen_sets(sets: Mapping[Any, Set[Any]], before: dict[Any, frozenset[Any]])
     new_sets = {
         key: old_set if (old_set := before.get(key)) == values else frozenset(values) for key, values in sets.items()
     }
-    return shared(new_sets, before)
+    return share_fields(new_sets, before)
 
 
-def shared(new: D, before: D) -> D:
+def share_fields(new: D, before: D) -> D:
     """Choose `before` where it says the same in the same order, else a copy of `new`."""
     return before if new == before and list(new) == list(before) else copy.copy(new)
 
 
-def seen(state: Any) -> Seen:
+def without_banner(state: Any) -> Seen:
     """Cut the engine's banner, which says nothing about the task, off an observation."""
     text = state.feedback.split("=-", 1)[-1] if state.feedback.startswith("-=") else state.feedback
     return Seen(text.strip(), tuple(state["admissible_commands"]), bool(state["won"]))

@@ -20,7 +20,7 @@ from r3l.environments.base import DataPlan
 from r3l.environments.prepare import files
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.system.home import located
+from r3l.system.home import locate
 
 GAME_FILE, TRAJECTORY_FILE, INDEX_FILE = "game.tw-pddl", "traj_data.json", "index.json"
 DOWNLOADED = "json_2.1.1"
@@ -54,7 +54,7 @@ class GameEntry:
 
 def games_root(settings: AlfworldSettings) -> Path:
     """Find the folder that holds the splits. For downloaded games: the data root's, else $ALFWORLD_DATA's."""
-    root = located(settings.data_root) / "alfworld"
+    root = locate(settings.data_root) / "alfworld"
     if settings.games != "downloaded":
         return root / f"{settings.games}-{settings.games_seed}"
     download_folder = os.environ.get("ALFWORLD_DATA", "")

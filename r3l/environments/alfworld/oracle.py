@@ -33,10 +33,10 @@ def report(summary: str, cause: str, outcome: str, suggestion: str, pivot: int) 
 
 def reflect(record: Record) -> Report:
     """Write the report of a reflector that makes no mistakes."""
-    return solved(record) if record.won else failed(record)
+    return success_report(record) if record.won else failure_report(record)
 
 
-def solved(record: Record) -> Report:
+def success_report(record: Record) -> Report:
     dull = [turn for turn, text in enumerate(record.observations[1:]) if text.startswith("Nothing happens")]
     if len(dull) + len(record.actions) - len(set(record.actions)) < WASTED_TURNS:
         return report(f"The {record.errand.target} is placed.", "No mistake.", "success", "Keep this plan.", 0)
@@ -49,7 +49,7 @@ def solved(record: Record) -> Report:
     )
 
 
-def failed(record: Record) -> Report:
+def failure_report(record: Record) -> Report:
     """Write the report on a failure: the pivot is the turn after the one that the rest depends on; the summary quotes
     the observation before it."""
     errand, observations = record.errand, record.observations

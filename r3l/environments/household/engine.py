@@ -18,7 +18,7 @@ from r3l.environments.household.game import (
     TREATMENTS,
     Game,
     kind_of,
-    listed,
+    list_in_words,
 )
 from r3l.errors import WorldError
 
@@ -36,7 +36,7 @@ class State(NamedTuple):
     opened: int
 
 
-def replaced(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
+def replace_at(values: tuple[int, ...], index: int, value: int) -> tuple[int, ...]:
     return (*values[:index], value, *values[index + 1 :])
 
 
@@ -77,7 +77,7 @@ class HouseholdEngine:
         }
 
     def opening(self) -> str:
-        everything = listed([f"a {name}" for name in self.game.receptacles])
+        everything = list_in_words([f"a {name}" for name in self.game.receptacles])
         return f"{self.intro}{everything}.\n\nYour task is to: {self.game.task()}"
 
     def step(self, state: State, action: str) -> tuple[State, str]:
@@ -129,7 +129,7 @@ class HouseholdEngine:
         if not state.opened >> place & 1:
             return f"The {name} is closed."
         names = self.game.objects
-        inside = listed([f"a {names[i]}" for i, where in enumerate(state.places) if where == place])
+        inside = list_in_words([f"a {names[i]}" for i, where in enumerate(state.places) if where == place])
         return (
             f"The {name} is open. In it, you see {inside}."
             if self.openable[place]
@@ -173,14 +173,14 @@ class HouseholdEngine:
         ):
             return state, NOTHING
         return state._replace(
-            held=index, places=replaced(state.places, index, HAND)
+            held=index, places=replace_at(state.places, index, HAND)
         ), f"You pick up the {name} from the {source}."
 
     def move(self, state: State, name: str, target: str) -> tuple[State, str]:
         place = self.receptacles.get(target, NOWHERE)
         if state.held < 0 or self.game.objects[state.held] != name or place != state.at or not self.reachable(state):
             return state, NOTHING
-        state = state._replace(held=NOWHERE, places=replaced(state.places, state.held, place))
+        state = state._replace(held=NOWHERE, places=replace_at(state.places, state.held, place))
         seal_text = f" The {target} is sealed." if self.sealed(state) else ""
         return state, f"You move the {name} to the {target}.{seal_text}"
 
@@ -199,7 +199,7 @@ class HouseholdEngine:
         ):
             return state, NOTHING
         return (
-            state._replace(marks=replaced(state.marks, index, state.marks[index] | SLICED)),
+            state._replace(marks=replace_at(state.marks, index, state.marks[index] | SLICED)),
             f"You sliced the {name} with the {knife}.",
         )
 
@@ -223,7 +223,7 @@ class HouseholdEngine:
             text = f"You {verb} the {name} using the {device}."
             is_ruined = mark & RUINED and not state.marks[index] & RUINED
             return state._replace(
-                marks=replaced(state.marks, index, mark)
+                marks=replace_at(state.marks, index, mark)
             ), f"{text} The {name} is ruined." if is_ruined else text
 
         return act

@@ -80,7 +80,7 @@ class Game:
         return [i for i, name in enumerate(self.receptacles) if is_searched(self.level, name)]
 
     def task(self) -> str:
-        return f"put {listed([goal.phrase() for goal in self.wanted])} in {self.target}."
+        return f"put {list_in_words([goal.phrase() for goal in self.wanted])} in {self.target}."
 
     def sources(self) -> list[str]:
         """List the kinds of receptacle where the wanted objects lie, one per object."""
@@ -125,7 +125,7 @@ class Game:
         )
 
 
-def listed(phrases: list[str]) -> str:
+def list_in_words(phrases: list[str]) -> str:
     """Write a list in ALFWorld's form: "a cup 1, a mug 2, and a pan 1"; "nothing" if there is none."""
     if len(phrases) > 1:
         return f"{', '.join(phrases[:-1])}, and {phrases[-1]}"

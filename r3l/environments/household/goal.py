@@ -20,7 +20,7 @@ def meets(mark: int, wanted: Wanted) -> bool:
     return mark & marks == marks and not mark & RUINED and not (mark ^ marks) & SLICED
 
 
-def won(engine: HouseholdEngine, state: State) -> bool:
+def is_won(engine: HouseholdEngine, state: State) -> bool:
     return all(
         sum(on_target(engine, state, i) and meets(state.marks[i], goal) for i in instances(engine, goal)) >= goal.count
         for goal in engine.game.wanted
@@ -29,10 +29,10 @@ def won(engine: HouseholdEngine, state: State) -> bool:
 
 def over(engine: HouseholdEngine, state: State) -> bool:
     """Tell whether the game has ended: won, or the box sealed with something else in it."""
-    return won(engine, state) or engine.sealed(state)
+    return is_won(engine, state) or engine.sealed(state)
 
 
-def reached(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> int:
+def count_goals(engine: HouseholdEngine, state: State, index: int, wanted: Wanted) -> int:
     """Count the sub-goals that object `index` has reached: fetched, each wanted mark, delivered as wanted. At most 2 +
     marks."""
     mark = state.marks[index]
@@ -47,7 +47,7 @@ def progress(engine: HouseholdEngine, state: State) -> float:
     """Compute the share of the sub-goals that the state holds, in [0, 1]; 1 exactly where the game is won."""
     goals_reached = total = 0
     for goal in engine.game.wanted:
-        best = sorted((reached(engine, state, i, goal) for i in instances(engine, goal)), reverse=True)
+        best = sorted((count_goals(engine, state, i, goal) for i in instances(engine, goal)), reverse=True)
         goals_reached += sum(best[: goal.count])
         total += goal.count * (2 + len(goal.conditions))
     return goals_reached / total

@@ -13,7 +13,7 @@ VAGUE = (
 def hints(engine: HouseholdEngine) -> list[str]:
     """Write three hints. The first one is the same for all tasks, the last one says where things lie at the start."""
     game = engine.game
-    steps = [f"find {goal.kind}{treated(goal)}, bring it to the {game.target}" for goal in game.wanted]
+    steps = [f"find {goal.kind}{treatment_text(goal)}, bring it to the {game.target}" for goal in game.wanted]
     places = [
         f"{game.objects[index]} is in or on {game.receptacles[game.places[index]]}"
         for goal in game.wanted
@@ -23,7 +23,7 @@ def hints(engine: HouseholdEngine) -> list[str]:
     return [VAGUE, plan, f"{plan} At the start, {', and '.join(places)}."]
 
 
-def treated(wanted: Wanted) -> str:
+def treatment_text(wanted: Wanted) -> str:
     """Say what has to be done to an object on its way, and with what."""
     devices = {"clean": "clean", "hot": "heat", "cool": "cool"}
     steps = [

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from r3l.environments.base import Verdict
 from r3l.environments.household.engine import NOTHING, HouseholdEngine, State, engine_of
-from r3l.environments.household.goal import instances, progress, usable, winnable, won
+from r3l.environments.household.goal import instances, is_won, progress, usable, winnable
 from r3l.environments.household.solver import solve
 from r3l.records import Task
 
@@ -18,14 +18,14 @@ def oracle_pivot(task: Task, actions: Sequence[str]) -> Verdict:
     """
     engine = engine_of(task.payload)
     states, texts = replay(engine, actions)
-    if won(engine, states[-1]):
+    if is_won(engine, states[-1]):
         return Verdict(None, "won")
     losing_turn = next((k for k in range(len(actions)) if not winnable(engine, states[k + 1])), None)
     if losing_turn is not None:
         return Verdict(losing_turn, "lost")
     useful_turns = last_gain([progress(engine, state) for state in states])
     for k in range(useful_turns, len(actions)):
-        if needless(engine, states[k], states[k + 1], explored(engine, states, texts, k)):
+        if needless(engine, states[k], states[k + 1], explores(engine, states, texts, k)):
             return Verdict(k, "wasted")
     return Verdict(min(useful_turns, max(0, len(actions) - 1)), "slow")
 
@@ -56,7 +56,7 @@ def needless(engine: HouseholdEngine, before: State, after: State, searching: bo
     return not searching and len(solve(engine, after)) >= len(solve(engine, before))
 
 
-def explored(engine: HouseholdEngine, states: Sequence[State], texts: Sequence[str], turn: int) -> bool:
+def explores(engine: HouseholdEngine, states: Sequence[State], texts: Sequence[str], turn: int) -> bool:
     """Tell whether turn `turn` showed a place for the first time, or stood first before a closed one, while an object
     was unseen."""
     place = states[turn + 1].at
@@ -69,14 +69,14 @@ def explored(engine: HouseholdEngine, states: Sequence[State], texts: Sequence[s
 
 def unseen(engine: HouseholdEngine, states: Sequence[State]) -> bool:
     """Tell whether too few of the wanted objects have been seen so far: lying open before the agent, or in hand."""
-    objects_seen = shown(states)
+    objects_seen = objects_shown(states)
     return any(
         sum(i in objects_seen for i in instances(engine, goal) if usable(engine, states[-1], i, goal)) < goal.count
         for goal in engine.game.wanted
     )
 
 
-def shown(states: Sequence[State]) -> set[int]:
+def objects_shown(states: Sequence[State]) -> set[int]:
     """Find the objects that an episode has seen: lying open before the agent, or in hand."""
     return {
         i

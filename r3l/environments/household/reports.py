@@ -12,7 +12,7 @@ from r3l.environments.base import Verdict
 from r3l.environments.household.engine import HAND, HouseholdEngine, State, engine_of
 from r3l.environments.household.game import MARKS, TREATMENTS, Wanted, kind_of
 from r3l.environments.household.goal import instances, meets, on_target, usable
-from r3l.environments.household.oracle import explored, needless, oracle_pivot, replay, shown
+from r3l.environments.household.oracle import explores, needless, objects_shown, oracle_pivot, replay
 from r3l.records import Task
 
 WASTED_TURNS = 4  # from here on a success counts as inefficient
@@ -25,7 +25,7 @@ def reflect(task: Task, actions: Sequence[str], verdict: Verdict | None = None) 
     engine = engine_of(task.payload)
     verdict = verdict or oracle_pivot(task, actions)
     if verdict.pivot is None:
-        return solved(engine, actions)
+        return success_report(engine, actions)
     states, _ = replay(engine, actions[: verdict.pivot])
     if verdict.why == "lost":
         losing_action = actions[verdict.pivot]
@@ -47,10 +47,10 @@ def report(summary: str, cause: str, outcome: str, advice: str, pivot: int) -> d
     }
 
 
-def solved(engine: HouseholdEngine, actions: Sequence[str]) -> dict[str, Any]:
+def success_report(engine: HouseholdEngine, actions: Sequence[str]) -> dict[str, Any]:
     states, texts = replay(engine, actions)
     needless_turns = [
-        k for k in range(len(actions)) if needless(engine, states[k], states[k + 1], explored(engine, states, texts, k))
+        k for k in range(len(actions)) if needless(engine, states[k], states[k + 1], explores(engine, states, texts, k))
     ]
     if len(needless_turns) < WASTED_TURNS:
         return report("Everything asked for is in its place.", "No mistake.", "success", "Keep this plan.", 0)
@@ -110,7 +110,7 @@ def missing_steps(engine: HouseholdEngine, state: State, index: int, wanted: Wan
 
 def next_step(engine: HouseholdEngine, states: Sequence[State]) -> tuple[str, str]:
     """Give cause and advice if nothing is lost: the first thing asked for that is not delivered."""
-    state, objects_seen = states[-1], shown(states)
+    state, objects_seen = states[-1], objects_shown(states)
     for goal in engine.game.wanted:
         there = [i for i in instances(engine, goal) if on_target(engine, state, i) and meets(state.marks[i], goal)]
         if len(there) >= goal.count:

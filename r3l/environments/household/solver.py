@@ -4,7 +4,7 @@ from itertools import permutations, product
 
 from r3l.environments.household.engine import HAND, NOTHING, HouseholdEngine, State
 from r3l.environments.household.game import MARKS, TREATMENTS, Wanted
-from r3l.environments.household.goal import instances, knives, meets, on_target, usable, winnable, won
+from r3l.environments.household.goal import instances, is_won, knives, meets, on_target, usable, winnable
 from r3l.errors import WorldError
 
 Errand = tuple[int, Wanted]  # an object, and as what it is wanted
@@ -18,7 +18,7 @@ def solve(engine: HouseholdEngine, state: State | None = None) -> list[str]:
         WorldError: the game can't be won from `state`.
     """
     start = engine.first if state is None else state
-    if won(engine, start):
+    if is_won(engine, start):
         return []
     if not winnable(engine, start):
         raise WorldError(f"this household game can't be won any more: {engine.game.task()}")

@@ -14,7 +14,7 @@ from r3l.environments.math.problems import Problem, problem_of
 from r3l.environments.math.row_files import Row, read_rows
 from r3l.errors import WorldError
 from r3l.store.files.local import replace_text
-from r3l.system.home import located
+from r3l.system.home import locate
 from r3l.system.seeds import derive
 
 
@@ -51,14 +51,16 @@ def benchmark_problems(settings: MathSettings, split: str) -> list[Problem]:
     split = "test" if split == "heldout" else split
     name = settings.dataset
     if name not in BENCHMARKS:
-        return file_problems(located(name), settings, split)
+        return file_problems(locate(name), settings, split)
     benchmark = BENCHMARKS[name]
     if split not in benchmark.splits:
         raise WorldError(f"{name} has no split {split!r}: expected one of {', '.join(benchmark.splits)}")
-    rows = hub_rows(name, benchmark, benchmark.splits[split], located(settings.data_root) / "math")
+    rows = hub_rows(name, benchmark, benchmark.splits[split], locate(settings.data_root) / "math")
     problems = [problem_of(row, f"{index:05d}", name) for index, row in enumerate(rows)]
     return (
-        parted(distinct(problems), split, benchmark.held_out, settings.tasks_seed) if benchmark.held_out else problems
+        choose_problems(distinct(problems), split, benchmark.held_out, settings.tasks_seed)
+        if benchmark.held_out
+        else problems
     )
 
 
@@ -81,7 +83,7 @@ def file_problems(path: Path, settings: MathSettings, split: str) -> list[Proble
             f"{path.name} has {len(problems)} problems, of which heldout_tasks={settings.heldout_tasks} would leave "
             "none to train on: lower heldout_tasks, or ask for split all"
         )
-    return parted(problems, split, settings.heldout_tasks, settings.tasks_seed)
+    return choose_problems(problems, split, settings.heldout_tasks, settings.tasks_seed)
 
 
 def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> Iterable[Row]:
@@ -117,7 +119,7 @@ def distinct(problems: Iterable[Problem]) -> list[Problem]:
     return list(by_question.values())
 
 
-def parted(problems: list[Problem], split: str, held_out: int, seed: int) -> list[Problem]:
+def choose_problems(problems: list[Problem], split: str, held_out: int, seed: int) -> list[Problem]:
     """Choose the problems of train or test. The seed and each question decide which problems are held out, not their
     order."""
     by_seed = sorted(problems, key=lambda problem: derive(seed, "math held out", problem.question))
@@ -142,7 +144,7 @@ def prepare_rows(
             notes=("problems are made by seed, no file is needed",),
         )
     if settings.dataset not in BENCHMARKS:
-        file = located(settings.dataset)
+        file = locate(settings.dataset)
         if not file.is_file():
             raise WorldError(
                 f"dataset {settings.dataset!r} is neither a file nor a benchmark: expected procedural, "

@@ -20,7 +20,7 @@ def plain_fraction(match: re.Match[str]) -> str:
     return rf"\frac{{{above}}}{{{below}}}" if below else match[0]
 
 
-def raised(match: re.Match[str]) -> str:
+def power_text(match: re.Match[str]) -> str:
     return f"^{{{unicodedata.normalize('NFKC', match[0]).replace('−', '-')}}}"
 
 
@@ -61,7 +61,7 @@ FORMS: list[Form] = [
     (r"(?<![\w.])([-+]?\d+(?:\.\d+)?)[eE]([-+]?\d+)(?![\w.])", scientific, "4.5e33"),
     (r"^([-+]?\d+) (\d+)/(\d+)$", r"\1\\frac{\2}{\3}", "1 1/2"),
     (r"[¼-¾⅐-⅞↉]", plain_fraction, "½"),
-    (r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+", raised, "x²"),
+    (r"[⁰¹²³⁴-⁹⁺⁻ⁿ]+", power_text, "x²"),
     (r"∛ ?(\d+|\w)", r"\\sqrt[3]{\1}", "∛2"),
     (r"√ ?\(([^()]*)\)", r"\\sqrt{\1}", "√(x+1)"),
     (r"√ ?(\d+(?:\.\d+)?|\w)", r"\\sqrt{\1}", "2√3"),

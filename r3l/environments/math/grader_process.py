@@ -42,13 +42,13 @@ def main() -> None:
     warnings.simplefilter("ignore")
     importlib.import_module(library)  # takes seconds, and the first parse some more: before any clock runs
     if library == "math_verify":
-        verified("1/2", "0.5")
+        verify_math("1/2", "0.5")
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, most))
     signal.signal(signal.SIGPROF, out_of_time)
     send(answers, {"ready": True})
     for line in sys.stdin:
-        send(answers, marked(json.loads(line), seconds))
+        send(answers, mark_answer(json.loads(line), seconds))
 
 
 def send(answers: Any, message: dict[str, Any]) -> None:
@@ -64,7 +64,7 @@ def out_of_time(*_: object) -> None:
 
 
 @contextmanager
-def limited(seconds: float) -> Iterator[None]:
+def time_limit(seconds: float) -> Iterator[None]:
     """Set an alarm after `seconds` of processor time, and let the kernel end the process `MERCY_S` later."""
     signal.setitimer(signal.ITIMER_VIRTUAL, seconds + MERCY_S)
     signal.setitimer(signal.ITIMER_PROF, seconds)
@@ -75,12 +75,12 @@ def limited(seconds: float) -> Iterator[None]:
         signal.setitimer(signal.ITIMER_VIRTUAL, 0)
 
 
-def marked(request: dict[str, Any], seconds: float) -> dict[str, Any]:
+def mark_answer(request: dict[str, Any], seconds: float) -> dict[str, Any]:
     """Mark an answer. An error of a parser or scorer is a wrong mark with its reason, which never holds the gold
     answer."""
     try:
-        with limited(seconds):
-            return scored(request) if "kind" in request else verified(request["gold"], request["answer"])
+        with time_limit(seconds):
+            return score_own(request) if "kind" in request else verify_math(request["gold"], request["answer"])
     except OutOfTime:
         return wrong("timeout")
     except (MemoryError, RecursionError, OverflowError) as error:
@@ -94,7 +94,7 @@ def wrong(reason: str) -> dict[str, Any]:
     return {"correct": False, "reason": reason}
 
 
-def verified(gold: str, answer: str | None) -> dict[str, Any]:
+def verify_math(gold: str, answer: str | None) -> dict[str, Any]:
     """Grade with math-verify; without an answer, say whether the gold one can be read. No time limits of its own: they
     would replace the alarm here."""
     try:
@@ -103,7 +103,7 @@ def verified(gold: str, answer: str | None) -> dict[str, Any]:
         return wrong(f"unreadable: {error}")
 
 
-def scored(request: dict[str, Any]) -> dict[str, Any]:
+def score_own(request: dict[str, Any]) -> dict[str, Any]:
     """Grade with the task's own scorer: solved means score 1."""
     import reasoning_gym
 

@@ -61,7 +61,7 @@ def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
     Raises:
         WorldError: no question or no gold answer is found in it.
     """
-    column = next((column for column in QUESTIONS if given(row, column)), "")
+    column = next((column for column in QUESTIONS if holds_value(row, column)), "")
     question, gold = row.get(column), gold_of(row)
     if isinstance(question, list):  # a chat: its last user message
         user_messages = [one for one in question if isinstance(one, Mapping) and one.get("role") == "user"]
@@ -74,25 +74,25 @@ def problem_of(row: Mapping[str, Any], name: str, task_type: str) -> Problem:
         )
     question = text_of(question, f"row {name}, {column}")
     kind = next((str(row[column]) for column in TYPES if row.get(column)), task_type)
-    return Problem(name, unwrapped(question, row.get("context")), gold, kind)
+    return Problem(name, unwrap(question, row.get("context")), gold, kind)
 
 
 def gold_of(row: Mapping[str, Any]) -> str:
     """Read the gold answer: OlympiadBench's final_answer, DAPO's ground truth, answer (GSM8K: behind ####), or the last
     box of the solution."""
     reward_model = row.get("reward_model")
-    if given(row, "final_answer"):
+    if holds_value(row, "final_answer"):
         return plain(row["final_answer"])
-    if isinstance(reward_model, Mapping) and given(reward_model, "ground_truth"):
+    if isinstance(reward_model, Mapping) and holds_value(reward_model, "ground_truth"):
         return plain(reward_model["ground_truth"])
-    if given(row, "answer"):
+    if holds_value(row, "answer"):
         answer = plain(row["answer"])
         final = FINAL_LINE.search(answer)
         return without_thousands(final[1]) if final else answer
-    return last_box(plain(row["solution"])) or "" if given(row, "solution") else ""
+    return last_box(plain(row["solution"])) or "" if holds_value(row, "solution") else ""
 
 
-def given(row: Mapping[str, Any], column: str) -> bool:
+def holds_value(row: Mapping[str, Any], column: str) -> bool:
     """Tell whether the column holds anything: 0 and False are answers too."""
     value = row.get(column)
     missing = value is None or value in ("", [], ()) or (isinstance(value, float) and math.isnan(value))
@@ -114,7 +114,7 @@ def plain(value: Any) -> str:
     return text[1:-1].strip() if len(text) > 2 and text[0] == text[-1] == "$" and "$" not in text[1:-1] else text
 
 
-def unwrapped(question: str, context: Any) -> str:
+def unwrap(question: str, context: Any) -> str:
     """Cut the set's own words about the answer's format from the problem: the system prompt has ours."""
     for pattern in WRAPPING:
         question = pattern.sub("", question)

@@ -50,11 +50,11 @@ def procedural_problems(settings: MathSettings, split: str) -> list[Problem]:
     if number is None:
         raise WorldError(f"procedural math has no split {split!r}: expected train or heldout")
     kinds = tuple(kind.strip() for kind in settings.kinds.split(",") if kind.strip())
-    return list(generated(kinds, "train" if split == "train" else "heldout", settings.tasks_seed, number))
+    return list(generate_problems(kinds, "train" if split == "train" else "heldout", settings.tasks_seed, number))
 
 
 @lru_cache(maxsize=8)
-def generated(kinds: tuple[str, ...], split: str, seed: int, number: int) -> tuple[Problem, ...]:
+def generate_problems(kinds: tuple[str, ...], split: str, seed: int, number: int) -> tuple[Problem, ...]:
     if not kinds:
         raise WorldError(
             "procedural math: no kinds are set; list some of reasoning-gym's with commas, for example chain_sum,gcd"
@@ -72,7 +72,7 @@ def generated(kinds: tuple[str, ...], split: str, seed: int, number: int) -> tup
 def questions(kind: str, split: str, seed: int, number: int) -> Iterator[Problem]:
     """Yield distinct questions of one kind that belong to `split`, and whose stored form still takes its own answer as
     solved."""
-    dataset = made(kind, derive(seed, "math", kind) % 2**31, number * TRIES)
+    dataset = make_dataset(kind, derive(seed, "math", kind) % 2**31, number * TRIES)
     questions_seen: set[str] = set()
     for index in range(number * TRIES):
         problem = as_problem(kind, index, dataset[index])
@@ -86,7 +86,7 @@ def split_of(question: str) -> str:
     return "heldout" if derive(0, "math split", question) % HELDOUT_SHARE == 0 else "train"
 
 
-def made(kind: str, seed: int, size: int) -> Any:
+def make_dataset(kind: str, seed: int, size: int) -> Any:
     """Make the lazy dataset of a kind. Raise `WorldError` where there is none."""
     if kind not in KINDS:
         raise WorldError(f"procedural math: kind {kind!r} is not offered; expected some of {', '.join(KINDS)}")

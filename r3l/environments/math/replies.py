@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 from r3l.environments.base import Reply
-from r3l.environments.replies import after_thought, tagged
+from r3l.environments.replies import after_thought, parse_tagged
 
 BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -14,7 +14,7 @@ EXPECTED_BOX = "Expected the final answer within \\boxed{}."
 def parse_answer_reply(text: str) -> Reply:
     """Parse the text inside the one <answer> after the thought, stripped, or that of its last box. Anything else is
     invalid and says why, without a digit."""
-    reply = tagged(text, "answer", lambda count: "several" if count else "no")
+    reply = parse_tagged(text, "answer", lambda count: "several" if count else "no")
     return replace(reply, action=last_box(reply.action) or reply.action)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from r3l.environments.outside import described
+from r3l.environments.outside import value_and_type
 from r3l.errors import WorldError
 
 Row = Mapping[str, Any]
@@ -19,11 +19,11 @@ def read_rows(path: Path) -> list[Row]:
     if path.suffix != ".jsonl":
         raise WorldError(f"{path.name}: expected a .jsonl or .parquet file")
     # Only \n ends a line: a JSON text may hold U+2028 and its like, at which `splitlines` would cut it in two.
-    lines = decoded(path).split("\n")
+    lines = decode_path(path).split("\n")
     return [row_of(path, number, line) for number, line in enumerate(lines, 1) if line.strip()]
 
 
-def decoded(path: Path) -> str:
+def decode_path(path: Path) -> str:
     content = path.read_bytes()
     try:
         return content.decode("utf-8-sig")
@@ -42,7 +42,7 @@ def row_of(path: Path, number: int, line: str) -> Row:
             f"{path.name} is not a JSONL file: line {number}: {error}; expected one JSON object per line"
         ) from error
     if not isinstance(row, dict):
-        raise WorldError(f"{path.name}, line {number}: expected a JSON object, got {described(row)}")
+        raise WorldError(f"{path.name}, line {number}: expected a JSON object, got {value_and_type(row)}")
     return row
 
 

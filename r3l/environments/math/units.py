@@ -47,7 +47,7 @@ def without_unit(text: str) -> tuple[str, str]:
     if (match := UNIT.search(text)) and not lone_letter(text, match):
         return text[: match.start()], plain(match["unit"])
     for pattern in (NAME, BARE):
-        if (match := pattern.search(text)) and named(match["name"]):
+        if (match := pattern.search(text)) and names_things(match["name"]):
             return match["number"] if pattern is BARE else text[: match.start()], ""
     return text, ""
 
@@ -57,7 +57,7 @@ def lone_letter(text: str, found: re.Match[str]) -> bool:
     return len(found["unit"].rstrip(".")) == 1 and found.start() == found.start("unit")
 
 
-def named(name: str) -> bool:
+def names_things(name: str) -> bool:
     """Tell whether the words are a name of things counted, such as apples."""
     words = name.split()
     return (

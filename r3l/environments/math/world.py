@@ -23,7 +23,7 @@ from r3l.environments.math.procedural import procedural_problems
 from r3l.environments.math.replies import parse_answer_reply, parse_boxed_reply
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.system.home import located
+from r3l.system.home import locate
 from r3l.system.seeds import derive
 
 log = logging.getLogger(__name__)
@@ -90,7 +90,7 @@ class MathWorld:
 
     def data(self, split: str) -> str:
         """Name the set, a file of one's own with its bytes, or the kinds that problems are made of."""
-        settings, path = self.settings, located(self.settings.dataset)
+        settings, path = self.settings, locate(self.settings.dataset)
         if settings.dataset == "procedural":
             return f"procedural-{settings.tasks_seed}, {settings.kinds}"
         return f"{path.name} ({path.stat().st_size:,} bytes)" if path.is_file() else settings.dataset

@@ -23,7 +23,7 @@ from r3l.environments.prepare.files import Fingerprint, fingerprint, silent
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
 from r3l.store.files.local import replace_text
-from r3l.system.home import located
+from r3l.system.home import locate
 
 MANIFEST, VERSION = "manifest.json", 1
 
@@ -57,10 +57,10 @@ def prepare(
             count is not what it should be, or a file has changed since it was prepared.
     """
     environment = settings_of(kind, data_root, settings or {})
-    root, world = located(data_root), world_class(kind)
+    root, world = locate(data_root), world_class(kind)
     if not isinstance(world, Preparable):
         raise ConfigError(f"nothing to prepare for {kind!r}: its world has no `prepare`")
-    plan = narrowed(kind, splits, world.prepare(environment, root, download, progress, splits))
+    plan = narrow_plan(kind, splits, world.prepare(environment, root, download, progress, splits))
     manifest = root / kind / f"prepared-{plan.variant}" / MANIFEST
     files = [fingerprint(path, root, progress) for path in plan.files]
     refuse_changes(manifest, files)
@@ -77,7 +77,7 @@ def prepare(
     return Prepared(kind, manifest, {split: entry["tasks"] for split, entry in entries.items()}, plan.notes)
 
 
-def narrowed(kind: str, splits: Sequence[str], plan: DataPlan) -> DataPlan:
+def narrow_plan(kind: str, splits: Sequence[str], plan: DataPlan) -> DataPlan:
     """Keep these splits of a plan alone, under a name of its own. Raise `ConfigError` for one that there is not."""
     if unknown := [split for split in splits if split not in plan.splits]:
         raise ConfigError(f"{kind} has no split {unknown[0]!r} to prepare: expected some of {', '.join(plan.splits)}")
@@ -85,7 +85,7 @@ def narrowed(kind: str, splits: Sequence[str], plan: DataPlan) -> DataPlan:
 
 
 def settings_of(kind: str, data_root: Path | str, settings: Mapping[str, Any]) -> EnvironmentSettings:
-    if kind not in ENVIRONMENTS and not plugins.dotted(kind) and kind not in plugins.installed("environment"):
+    if kind not in ENVIRONMENTS and not plugins.is_dotted(kind) and kind not in plugins.installed("environment"):
         kinds = [*ENVIRONMENTS, *plugins.installed("environment")]
         raise ConfigError(f"nothing to prepare for {kind!r}: expected one of {', '.join(kinds)}")
     adapter: TypeAdapter[EnvironmentSettings] = TypeAdapter(AnyEnvironment)
@@ -130,7 +130,7 @@ def write_split(
         )
     progress(f"tasks of {split}", len(tasks), len(tasks))
     path = folder / f"{split}.jsonl"
-    replace_text(path, "".join(json.dumps(listed(task)) + "\n" for task in tasks))
+    replace_text(path, "".join(json.dumps(listing_of(task)) + "\n" for task in tasks))
     root = folder.parent.parent
     return {
         "tasks": len(tasks),
@@ -139,6 +139,6 @@ def write_split(
     }
 
 
-def listed(task: Task) -> dict[str, Any]:
+def listing_of(task: Task) -> dict[str, Any]:
     """Convert a task without its place in a batch, which it has none yet."""
     return {name: value for name, value in asdict(task).items() if name not in ("iteration", "task")}

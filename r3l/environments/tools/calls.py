@@ -60,10 +60,10 @@ def read(block: str, names: Collection[str]) -> list[dict[str, Any]]:
     calls = content if isinstance(content, list) else [content]
     if not calls:
         raise Malformed("the list of calls is empty")
-    return [checked(call, names) for call in calls]
+    return [check_call(call, names) for call in calls]
 
 
-def checked(call: Any, names: Collection[str]) -> dict[str, Any]:
+def check_call(call: Any, names: Collection[str]) -> dict[str, Any]:
     if not isinstance(call, dict):
         raise Malformed(f"expected a JSON object, got {type(call).__name__}")
     name = call.get("name")

@@ -35,20 +35,20 @@ def schema_of(function: Function) -> dict[str, Any]:
         raise WorldError(f"tool {name}: expected parameters with names, got {json.dumps(parameters):.200}")
     return {
         "type": "function",
-        "function": {"name": name, "description": description, "parameters": untitled(parameters)},
+        "function": {"name": name, "description": description, "parameters": without_titles(parameters)},
     }
 
 
-def untitled(schema: Any) -> Any:
+def without_titles(schema: Any) -> Any:
     """Drop pydantic's titles from the schema: they repeat the names."""
     if isinstance(schema, list):
-        return [untitled(one) for one in schema]
+        return [without_titles(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: untitled(one) for key, one in schema.items() if not (key == "title" and isinstance(one, str))}
+    return {key: without_titles(one) for key, one in schema.items() if not (key == "title" and isinstance(one, str))}
 
 
-def called(function: Function, arguments: dict[str, Any]) -> tuple[str, bool]:
+def call_tool(function: Function, arguments: dict[str, Any]) -> tuple[str, bool]:
     """Call a tool: the result as text, and whether it was a call that the tool could take.
 
     Anything but `ToolError` and arguments that don't fit is a fault of the tool, and raised as it comes.

@@ -12,7 +12,7 @@ from concurrent.futures import Future
 from functools import cache
 from typing import Any, NoReturn, TypeVar
 
-from r3l.environments.adapters.texts import imported
+from r3l.environments.adapters.texts import import_package
 from r3l.errors import ServerAway, WorldError
 
 T = TypeVar("T")
@@ -47,7 +47,9 @@ class Server:
 
     async def live(self) -> None:
         try:
-            async with imported("mcp", "mcp").Client(self.target(), read_timeout_seconds=self.patience_s) as client:
+            async with import_package("mcp", "mcp").Client(
+                self.target(), read_timeout_seconds=self.patience_s
+            ) as client:
                 self.opened.set_result(client)
                 await self.ending.wait()
         except BaseException as error:  # noqa: BLE001 - of the thread of whoever waits; later ones are of a closed session
@@ -58,7 +60,7 @@ class Server:
         if self.place.startswith(("http://", "https://")):
             return self.place
         command, *words = shlex.split(self.place)
-        return imported("mcp", "mcp").StdioServerParameters(command=command, args=words)
+        return import_package("mcp", "mcp").StdioServerParameters(command=command, args=words)
 
     def asked(self, what: str, question: Coroutine[Any, Any, T]) -> T:
         try:

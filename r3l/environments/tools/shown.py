@@ -23,7 +23,7 @@ def with_tools(prompt: str, tools: Sequence[dict[str, Any]], shown: Shown) -> st
     return f"{prompt}\n\n{text}".rstrip("\n")
 
 
-def returned(text: str, shown: Shown) -> Observation:
+def result_message(text: str, shown: Shown) -> Observation:
     """Put what tools returned into a message. A tag in it may not act as one."""
     if shown == "template":
         return Observation(text, role="tool")

@@ -26,7 +26,7 @@ class Warehouse:
     @classmethod
     def tasks(cls, split: str, number: int, seed: int) -> list[dict[str, Any]]:
         """Draw tasks: each names what lies where, what is to be shipped, and one thing to be counted afterwards."""
-        return [drawn(random.Random(f"warehouse {seed} {split} {index}")) for index in range(number)]
+        return [draw_warehouse(random.Random(f"warehouse {seed} {split} {index}")) for index in range(number)]
 
     def tools(self) -> list[Function]:
         return [self.find, self.list_place, self.move, self.ship]
@@ -79,7 +79,7 @@ class Warehouse:
         self.things(place)[item] = there - count
 
 
-def drawn(chance: random.Random) -> dict[str, Any]:
+def draw_warehouse(chance: random.Random) -> dict[str, Any]:
     items = chance.sample(ITEMS, 4)
     stock = {place: {item: chance.randint(1, 9) for item in chance.sample(items, 2)} for place in SHELVES}
     totals = {item: sum(things.get(item, 0) for things in stock.values()) for item in items}

@@ -14,14 +14,14 @@ from typing import Any
 from r3l.config.environments.adapters import ToolsSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import object_named
-from r3l.environments.adapters.texts import cleaned
+from r3l.environments.adapters.texts import clean
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.outside import number_of
 from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.environments.tools.calls import parse_calls
-from r3l.environments.tools.functions import Function, called, schema_of
+from r3l.environments.tools.functions import Function, call_tool, schema_of
 from r3l.environments.tools.servers import Servers
-from r3l.environments.tools.shown import returned, with_tools
+from r3l.environments.tools.shown import result_message, with_tools
 from r3l.environments.tools.toolset import Toolset
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -118,7 +118,7 @@ class ToolEnvironment(CopiedEnvironment):
         tools = self.toolset()
         if self.servers.of_tool:
             tools.servers = self.servers  # type: ignore[attr-defined]
-        return tools, Observation(cleaned(tools.start(content), self.settings.observation_characters))
+        return tools, Observation(clean(tools.start(content), self.settings.observation_characters))
 
     def act(self, tools: Toolset, action: str) -> Step:
         content = json.loads(action)
@@ -129,7 +129,7 @@ class ToolEnvironment(CopiedEnvironment):
         results = [(call["name"], *self.result(call["name"], by_name, call["arguments"])) for call in content["calls"]]
         texts = [text if len(results) == 1 else f"{name}: {text}" for name, text, _ in results]
         return Step(
-            returned(cleaned("\n".join(texts), self.settings.observation_characters), self.settings.tools_shown),
+            result_message(clean("\n".join(texts), self.settings.observation_characters), self.settings.tools_shown),
             accepted=all(is_accepted for *_, is_accepted in results),
             standing=self.reward(tools, ""),
         )
@@ -137,7 +137,7 @@ class ToolEnvironment(CopiedEnvironment):
     def result(self, name: str, own: dict[str, Function], arguments: dict[str, Any]) -> tuple[str, bool]:
         """Call a tool of the toolset, or else of a server."""
         if name in own or self.servers is None:
-            return called(own[name], arguments)
+            return call_tool(own[name], arguments)
         return self.servers.call(name, arguments)
 
     def close(self) -> None:

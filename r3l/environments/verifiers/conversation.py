@@ -22,7 +22,7 @@ def text_of(message: Any) -> str:
     parts = [part.model_dump() if hasattr(part, "model_dump") else part for part in content]
     for part in parts:
         if not isinstance(part, dict) or part.get("type") != "text":
-            kind = repr(part.get("type")) if isinstance(part, dict) else outside.described(part)
+            kind = repr(part.get("type")) if isinstance(part, dict) else outside.value_and_type(part)
             raise WorldError(f"a message has a part of type {kind}: expected text alone")
     return "\n".join(outside.text_of(part.get("text"), "text of a message's part") for part in parts)
 

@@ -23,7 +23,7 @@ MARK = "\x1eDESCRIBED\x1e"  # before the answer: an environment may print
 
 
 @lru_cache(maxsize=8)
-def described(settings_json: str) -> dict[str, Any]:
+def describe(settings_json: str) -> dict[str, Any]:
     """Read `of` the environment. Raise `WorldError` with what the process says where there is none."""
     try:
         process = subprocess.run(

@@ -4,7 +4,7 @@ import signal
 from typing import Any
 
 from r3l.config.environments.adapters import VerifiersSettings
-from r3l.environments.adapters.texts import imported
+from r3l.environments.adapters.texts import import_package
 from r3l.errors import WorldError
 
 
@@ -15,7 +15,7 @@ def load(settings: VerifiersSettings) -> Any:
         WorldError: the package or the environment is not there, its loading failed, or it is of a kind that no policy
             outside of it can play turn by turn.
     """
-    verifiers = imported("verifiers", "verifiers")
+    verifiers = import_package("verifiers", "verifiers")
     handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         env = verifiers.load_environment(settings.env, **settings.options)

@@ -21,13 +21,13 @@ from typing import Any
 
 from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
-from r3l.environments.adapters.texts import cleaned, imported, parse_action, ranged
+from r3l.environments.adapters.texts import clean, import_package, parse_action, share_of_range
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.environments.tools.calls import parse_calls
-from r3l.environments.tools.shown import returned, with_tools
+from r3l.environments.tools.shown import result_message, with_tools
 from r3l.environments.verifiers.conversation import new_messages, opening_text, response, role_of, text_of
-from r3l.environments.verifiers.described import described
+from r3l.environments.verifiers.described import describe
 from r3l.environments.verifiers.loaded import load, tools_in
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task, observation_hash
@@ -53,7 +53,7 @@ class VerifiersWorld:
         loaded."""
         if not self.settings.env:
             return {"system_prompt": "", "tools": [], "rows": {}}
-        return described(self.settings.model_dump_json())
+        return describe(self.settings.model_dump_json())
 
     @property
     def tools(self) -> Sequence[dict[str, Any]]:
@@ -120,17 +120,17 @@ class VerifiersEnvironment(CopiedEnvironment):
     def __init__(self, settings: VerifiersSettings, copies: Copies) -> None:
         super().__init__(copies)
         self.settings = settings
-        self.types = imported("verifiers.types", "verifiers")
+        self.types = import_package("verifiers.types", "verifiers")
         self.env = load(settings)
         self.with_tools = bool(tools_in(self.env))
         self.system_prompt = self.env.system_prompt or ""
-        self.client = nobody(imported("verifiers.clients", "verifiers").Client)
+        self.client = nobody(import_package("verifiers.clients", "verifiers").Client)
         self.loop = asyncio.Runner()
 
     def begin(self, task: Task) -> tuple[Talk, Observation]:
         talk = self.loop.run(self.begun_talk(json.loads(task.payload)))
         text = opening_text(talk.messages, self.system_prompt)
-        return talk, Observation(cleaned(text, self.settings.observation_characters))
+        return talk, Observation(clean(text, self.settings.observation_characters))
 
     async def begun_talk(self, row: dict[str, Any]) -> Talk:
         state = await self.env.init_state(row, self.client, "policy", None)
@@ -160,18 +160,18 @@ class VerifiersEnvironment(CopiedEnvironment):
         await self.env.cleanup(state)
         await self.env.rubric.score_rollout(state)
         await self.env.rubric.cleanup(state)
-        reward = ranged(state["reward"], "reward of the rubric", self.settings)
+        reward = share_of_range(state["reward"], "reward of the rubric", self.settings)
         last = state.get("final_env_response") or []
         texts = [last] if isinstance(last, str) else [text_of(message) for message in last]
         text = "\n".join(texts) or f"The episode has ended: {state.get('stop_condition') or 'done'}."
-        observation = Observation(cleaned(text, self.settings.observation_characters))
+        observation = Observation(clean(text, self.settings.observation_characters))
         return Step(observation, done=True, reward=reward, success=reward == 1.0)
 
     def seen(self, added: Sequence[Any]) -> Observation:
         """Show what the environment added; in the role tool where all of it was returned by tools."""
-        text = cleaned("\n".join(map(text_of, added)), self.settings.observation_characters)
+        text = clean("\n".join(map(text_of, added)), self.settings.observation_characters)
         if added and all(role_of(message) == "tool" for message in added):
-            return returned(text, self.settings.tools_shown)
+            return result_message(text, self.settings.tools_shown)
         return Observation(text)
 
     def close(self) -> None:

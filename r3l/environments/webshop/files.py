@@ -18,7 +18,7 @@ from r3l.environments.webshop.catalogue import Goal, Product, Rows, make_shop
 from r3l.environments.webshop.splits import RULES
 from r3l.environments.webshop.synthetic import synthetic_rows
 from r3l.errors import WorldError
-from r3l.system.home import located
+from r3l.system.home import locate
 
 ITEMS = ("items_shuffle.json", "items_shuffle_1000.json")
 ATTRIBUTES = ("items_ins_v2.json", "items_ins_v2_1000.json")
@@ -74,7 +74,7 @@ def catalogue_name(settings: WebShopSettings) -> str:
 def catalogue_folder(settings: WebShopSettings) -> Path:
     """Find the folder as given, else below the data root."""
     folder = Path(settings.catalogue)
-    return folder if folder.is_dir() else located(settings.data_root) / folder
+    return folder if folder.is_dir() else locate(settings.data_root) / folder
 
 
 def read_rows(folder: Path, limit: int | None) -> Rows:

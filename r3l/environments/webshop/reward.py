@@ -77,14 +77,14 @@ def option_hits(chosen: Sequence[str], wanted: Sequence[tuple[str, str]]) -> int
 
     A wanted option with a name is compared as "name value", which is what the original's comparison comes to.
     """
-    values = [normalised(value) for value in chosen]
+    values = [first_colour(value) for value in chosen]
     targets = [
-        (value if value in COLOURS else f"{name} {value}") if name else normalised(value) for name, value in wanted
+        (value if value in COLOURS else f"{name} {value}") if name else first_colour(value) for name, value in wanted
     ]
     return sum(any(similar(value, target) for value in values) for target in targets)
 
 
-def normalised(option: str) -> str:
+def first_colour(option: str) -> str:
     """Choose the first colour that an option's text holds, else the text."""
     return next((colour for colour in COLOURS if colour in option), option)
 

@@ -96,11 +96,11 @@ class Shop:
         if target == pages.BACK.lower():
             return State(state.goal)
         if target in (pages.NEXT.lower(), pages.PREVIOUS.lower()):
-            return turned(state, 1 if target == pages.NEXT.lower() else -1)
+            return turn_page(state, 1 if target == pages.NEXT.lower() else -1)
         for name in pages.SUB_PAGES:
             if target == name.lower():
                 return replace(state, page="sub", sub=name)
-        return chosen(state, clickable[target])
+        return choose(state, clickable[target])
 
 
 def results(state: State, keywords: tuple[str, ...], number: int) -> State:
@@ -108,7 +108,7 @@ def results(state: State, keywords: tuple[str, ...], number: int) -> State:
     return State(state.goal, "results", keywords, number, visited=state.visited)
 
 
-def turned(state: State, by: int) -> State:
+def turn_page(state: State, by: int) -> State:
     """Turn by `< Prev` or `Next >`: to other results, from an item back to its results, from a sub-page back to its
     item."""
     if state.page == "sub":
@@ -116,7 +116,7 @@ def turned(state: State, by: int) -> State:
     return results(state, state.keywords, state.number + (by if state.page == "results" else 0))
 
 
-def chosen(state: State, piece: pages.Piece) -> State:
+def choose(state: State, piece: pages.Piece) -> State:
     """Open a product, or choose an option's value in place of the one before."""
     if piece.kind == "product":
         asin = piece.text.upper()

@@ -41,24 +41,24 @@ FORMER_PICTOGRAPHS = (
 EXTENDERS = r"[\p{WB=Format}\p{WB=Extend}\p{WB=ZWJ}]*+"
 
 
-def extended(characters: str) -> str:
+def with_variants(characters: str) -> str:
     return f"(?:{characters}{EXTENDERS})"
 
 
 LETTER = rf"[[\p{{WB=ALetter}}\p{{WB=Hebrew_Letter}}]--[{LATER_LETTERS}]]"
 HEBREW = r"\p{WB=Hebrew_Letter}"
 DIGIT = r"[\p{WB=Numeric}[\p{Block=Halfwidth_And_Fullwidth_Forms}&&\p{Nd}]]"
-IN_WORDS = extended(r"[\p{WB=MidLetter}\p{WB=MidNumLet}\p{WB=Single_Quote}]")
-IN_NUMBERS = extended(r"[\p{WB=MidNum}\p{WB=MidNumLet}\p{WB=Single_Quote}]")
-QUOTE, DOUBLE_QUOTE = extended(r"\p{WB=Single_Quote}"), extended(r"\p{WB=Double_Quote}")
-UNDERSCORE = extended(r"\p{WB=ExtendNumLet}")
-KATAKANA, FLAG_HALF = extended(r"\p{WB=Katakana}"), extended(r"\p{WB=Regional_Indicator}")
-SOUTH_EAST_ASIAN = extended(r"\p{Line_Break=Complex_Context}")
-IDEOGRAPH, HIRAGANA = extended(r"\p{Script=Han}"), extended(r"\p{Script=Hiragana}")
+IN_WORDS = with_variants(r"[\p{WB=MidLetter}\p{WB=MidNumLet}\p{WB=Single_Quote}]")
+IN_NUMBERS = with_variants(r"[\p{WB=MidNum}\p{WB=MidNumLet}\p{WB=Single_Quote}]")
+QUOTE, DOUBLE_QUOTE = with_variants(r"\p{WB=Single_Quote}"), with_variants(r"\p{WB=Double_Quote}")
+UNDERSCORE = with_variants(r"\p{WB=ExtendNumLet}")
+KATAKANA, FLAG_HALF = with_variants(r"\p{WB=Katakana}"), with_variants(r"\p{WB=Regional_Indicator}")
+SOUTH_EAST_ASIAN = with_variants(r"\p{Line_Break=Complex_Context}")
+IDEOGRAPH, HIRAGANA = with_variants(r"\p{Script=Han}"), with_variants(r"\p{Script=Hiragana}")
 RUN = rf"""(?:{KATAKANA}++
-    |(?:{extended(HEBREW)}(?:{DOUBLE_QUOTE}(?={HEBREW})|{IN_WORDS}(?={LETTER})|{QUOTE})?+
-       |{extended(LETTER)}(?:{IN_WORDS}(?={LETTER}))?+
-       |{extended(DIGIT)}(?:{IN_NUMBERS}(?={DIGIT}))?+)++)"""
+    |(?:{with_variants(HEBREW)}(?:{DOUBLE_QUOTE}(?={HEBREW})|{IN_WORDS}(?={LETTER})|{QUOTE})?+
+       |{with_variants(LETTER)}(?:{IN_WORDS}(?={LETTER}))?+
+       |{with_variants(DIGIT)}(?:{IN_NUMBERS}(?={DIGIT}))?+)++)"""
 PICTOGRAPH = (
     rf"[[\p{{Extended_Pictographic}}\p{{Emoji}}{FORMER_PICTOGRAPHS}]"
     r"--[\p{WB=Regional_Indicator}0-9#*\p{Emoji_Modifier}]]"

@@ -14,7 +14,7 @@ from typing import Any
 from r3l.config.environments import EnvironmentSettings
 from r3l.environments.base import Observation, Rollback, Step, Verdict
 from r3l.environments.workers.process import WorkerProcess
-from r3l.environments.workers.surviving import chained, surviving
+from r3l.environments.workers.surviving import chain, surviving
 from r3l.errors import WorldError
 from r3l.records import Task
 
@@ -77,12 +77,14 @@ class WorldPool:
             with self.lock:
                 home = self.homes.get(session_id)
             if home is None:
-                return failed(f"no session {session_id}: it was never started, or it has ended")
+                return failed_future(f"no session {session_id}: it was never started, or it has ended")
             if not (home.worker.lost and home.observations):
                 return self.take(session_id, home, action)
             # Another session's call took the worker down: go the same way in a fresh one first.
             again = self.rollback(session_id, home.task, home.actions, home.observations)
-            return chained(again, lambda back: ask() if back.diverged_at is None else failed(apart(session_id, back)))
+            return chain(
+                again, lambda back: ask() if back.diverged_at is None else failed_future(apart(session_id, back))
+            )
 
         return surviving(ask)
 
@@ -145,7 +147,7 @@ class WorldPool:
         with self.lock:
             home = self.homes.pop(session_id, None)
         if home is None or home.worker.lost:
-            return done()
+            return done_future()
         return self.call(home.worker, "end", session_id, home.task.task_id, lambda value: None)
 
     def counts(self) -> dict[str, int]:
@@ -228,13 +230,13 @@ def apart(session_id: str, back: Rollback) -> str:
     return f"{session_id} lost its worker, and played again it saw something else at turn {back.diverged_at}"
 
 
-def done() -> Future[None]:
+def done_future() -> Future[None]:
     future: Future[None] = Future()
     future.set_result(None)
     return future
 
 
-def failed(message: str) -> Future[Any]:
+def failed_future(message: str) -> Future[Any]:
     future: Future[Any] = Future()
     future.set_exception(WorldError(message))
     return future

@@ -14,7 +14,7 @@ SURVIVED = 2  # workers that a call may lose by the fault of other sessions
 
 def surviving(ask: Callable[[], Future[T]]) -> Future[T]:
     """Ask, and ask again where the worker was lost by the fault of another session."""
-    whole, losses = promised(), count(1)
+    whole, losses = uncancellable(), count(1)
 
     def settle(answered: Future[T]) -> None:
         if isinstance(answered.exception(), SessionLost) and next(losses) <= SURVIVED:
@@ -26,9 +26,9 @@ def surviving(ask: Callable[[], Future[T]]) -> Future[T]:
     return whole
 
 
-def chained(first: Future[S], then: Callable[[S], Future[T]]) -> Future[T]:
+def chain(first: Future[S], then: Callable[[S], Future[T]]) -> Future[T]:
     """Ask `then` once the first call has its result."""
-    whole = promised()
+    whole = uncancellable()
 
     def settle(answered: Future[S]) -> None:
         if answered.exception():
@@ -40,7 +40,7 @@ def chained(first: Future[S], then: Callable[[S], Future[T]]) -> Future[T]:
     return whole
 
 
-def promised() -> Future[Any]:
+def uncancellable() -> Future[Any]:
     """Make a future that nobody can cancel: a reader of answers sets its result."""
     future: Future[Any] = Future()
     future.set_running_or_notify_cancel()

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from r3l.config import Config
-from r3l.config.compose import assigned, validated
+from r3l.config.compose import assign, validate
 from r3l.evaluation.benchmarks import pose
 from r3l.lab.study.experiment import Fork
 from r3l.pipeline import preflight
@@ -87,8 +87,8 @@ def iterate_cell(config: Config, store: Store, iteration: int, tools: Tools) -> 
 
 def fork_cell(config: Config, store: Store, iteration: int, fork: Fork, tools: Tools) -> None:
     """Retry the stored bases and reflections of an iteration under other settings, as a branch named after the fork."""
-    settings = assigned(config.model_dump(mode="json"), fork.settings)
-    other = validated(settings | {"branch": fork.name, "iteration": iteration})
+    settings = assign(config.model_dump(mode="json"), fork.settings)
+    other = validate(settings | {"branch": fork.name, "iteration": iteration})
     replay_request = Replay("", "retries", "distilled")
     with open_iteration(other, store, iteration, tools=tools, replay=replay_request) as bench:
         run_stages(bench)

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationError
 from r3l.config.section import Section
 from r3l.errors import ConfigError
 from r3l.lab.study.compare import Curve, area, binomial_variance, final, mean, plateau
-from r3l.lab.study.results import spent
+from r3l.lab.study.results import sum_spending
 from r3l.lab.study.verdicts import Gap, gap_over_policies
 
 CURVE: dict[str, Callable[[Curve], float]] = {
@@ -116,7 +116,7 @@ BY_COST = {
 
 def by_cost(results: Results, run: str, cost: str) -> tuple[list[float], list[float]]:
     """Pair cost so far and success rate of each evaluation of a run."""
-    spending, curve = spent(results["metrics"][run]), curve_of(results, run)
+    spending, curve = sum_spending(results["metrics"][run]), curve_of(results, run)
     return [float(getattr(spending[at], cost)) for at in sorted(curve)], [curve[at] for at in sorted(curve)]
 
 

@@ -103,15 +103,15 @@ def error_over(policies: Sequence[str], values: Sequence[float], noise: Sequence
     """Estimate the standard error of the mean over policies, each one's values averaged first, and never below that of
     the test episodes, whose variances are `noise`; NaN for one policy."""
     spread = standard_error(by_policy(policies, values))
-    return spread if math.isnan(spread) else max(spread, episodes_error(grouped(policies, noise)))
+    return spread if math.isnan(spread) else max(spread, episodes_error(group_by_policy(policies, noise)))
 
 
 def by_policy(policies: Sequence[str], values: Sequence[float]) -> list[float]:
     """Average each policy's values."""
-    return [mean(own) for own in grouped(policies, values)]
+    return [mean(own) for own in group_by_policy(policies, values)]
 
 
-def grouped(policies: Sequence[str], values: Sequence[float]) -> list[list[float]]:
+def group_by_policy(policies: Sequence[str], values: Sequence[float]) -> list[list[float]]:
     return [
         [value for other, value in zip(policies, values, strict=True) if other == one]
         for one in dict.fromkeys(policies)

@@ -10,7 +10,7 @@ from r3l.config.compose import compose
 from r3l.config.model import Config
 from r3l.config.section import Section
 from r3l.errors import ConfigError
-from r3l.lab.study.parts import filled
+from r3l.lab.study.parts import fill_in
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,60}$"
 
@@ -141,7 +141,7 @@ def load_experiment(path: Path) -> Experiment:
     the file is missing or says something that can't be."""
     try:
         table: dict[str, Any] = tomllib.loads(path.read_text())
-        return Experiment.model_validate(filled(table, path.parent / "parts"))
+        return Experiment.model_validate(fill_in(table, path.parent / "parts"))
     except OSError as error:
         raise ConfigError(f"experiment {path}: {error.strerror}; data/experiments has those that ship") from error
     except tomllib.TOMLDecodeError as error:

@@ -8,14 +8,14 @@ from typing import Any
 from r3l.errors import ConfigError
 
 
-def filled(value: Any, folder: Path) -> Any:
+def fill_in(value: Any, folder: Path) -> Any:
     """Fill in what the tables of a value extend, from the files in `folder`; what a table says itself stands. Raise
     `ConfigError` for a part that is not there."""
     if isinstance(value, list):
-        return [filled(item, folder) for item in value]
+        return [fill_in(item, folder) for item in value]
     if not isinstance(value, dict):
         return value
-    own = {key: filled(item, folder) for key, item in value.items() if key != "extends"}
+    own = {key: fill_in(item, folder) for key, item in value.items() if key != "extends"}
     return {**part(folder, value["extends"]), **own} if "extends" in value else own
 
 

@@ -121,7 +121,7 @@ def crossing_interval(placed: Sequence[Place], draws: int = 2000, seed: int = 0)
     return (float(np.quantile(finite, 0.025)), float(np.quantile(finite, 0.975))) if 2 * len(finite) > draws else None
 
 
-def predicted(results: Results) -> dict[str, tuple[float, float]]:
+def predicted_crossing(results: Results) -> dict[str, tuple[float, float]]:
     """Look up where the experiment predicts the crossing: in p, and in GRPO's share of mixed groups."""
     return PREDICTED.get(results["experiment"].get("name", ""), {})
 
@@ -151,7 +151,7 @@ def map_lines(results: Results, rate: float | None) -> list[str]:
             if interval
             else ", no interval (fewer than three policies, or no crossing in most draws)"
         )
-        prediction = predicted(results).get("p")
+        prediction = predicted_crossing(results).get("p")
         prediction_text = f" Predicted: p between {prediction[0]} and {prediction[1]}." if prediction else ""
         lines += ["", f"Crossing: {place_text}{band}.{prediction_text}", ""]
     return lines

@@ -12,7 +12,7 @@ from r3l.errors import ConfigError
 from r3l.lab.study.compare import Spent, Summary, summarise_arm
 from r3l.lab.study.experiment import Cell, Experiment
 from r3l.lab.study.kept import Answer, Kept, Rows, kept_results
-from r3l.store.catalog import committed, connect_to
+from r3l.store.catalog import connect_to, load_manifests
 from r3l.store.query import query
 from r3l.store.stage import Store
 
@@ -78,7 +78,9 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
     """Read the results. Only complete runs count, because a partial run would be compared unfairly. Iterations after
     the experiment's last one are not read."""
     cells, iterations = experiment.cells(size), experiment.sizes[size].iterations
-    stages = [one for one in committed(store, [cell.config.run for cell in cells]) if one["iteration"] < iterations]
+    stages = [
+        one for one in load_manifests(store, [cell.config.run for cell in cells]) if one["iteration"] < iterations
+    ]
     with connect_to(store, stages) as connection:
         rates, metric_rows = (query(connection, sql).to_pylist() for sql in (RATES, METRICS))
         curves, metrics = by_run(rates), by_run(metric_rows)
@@ -93,7 +95,9 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         answers = [
             answer
             for rate in experiment.sizes[size].learning_rates()
-            for answer in asked(connection, experiment, rate, [cell for cell in complete_cells if cell.rate == rate])
+            for answer in ask_questions(
+                connection, experiment, rate, [cell for cell in complete_cells if cell.rate == rate]
+            )
         ]
     names, episodes = [cell.config.run for cell in complete_cells], max((row["episodes"] for row in rates), default=0)
     points = {run: {row["iteration"]: row["rate"] for row in curves[run]} for run in names}
@@ -111,7 +115,7 @@ def read_results(experiment: Experiment, size: str, store: Store, kept: Kept | N
         {run: curves[run][0]["policy"] for run in names},
         [],
     )
-    return joined(results, kept, cells) if kept else results
+    return join_kept(results, kept, cells) if kept else results
 
 
 def kept_alone(file: Path) -> Results:
@@ -121,10 +125,10 @@ def kept_alone(file: Path) -> Results:
         raise ConfigError(f"kept results {file}: no such file")
     cells = kept.experiment.cells(kept.size)
     runs = [cell.config.run for cell in cells]
-    return joined(Results(kept.experiment, kept.size, [], runs, {}, {}, [], [], 0, {}, []), kept, cells)
+    return join_kept(Results(kept.experiment, kept.size, [], runs, {}, {}, [], [], 0, {}, []), kept, cells)
 
 
-def asked(
+def ask_questions(
     connection: DuckDBPyConnection, experiment: Experiment, rate: float | None, cells: Sequence[Cell]
 ) -> list[Answer]:
     """Ask the experiment's questions of these cells: those of a learning rate."""
@@ -137,7 +141,7 @@ def asked(
     return [Answer(one.title, rate, query(connection, one.sql).to_pylist()) for one in experiment.questions]
 
 
-def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
+def join_kept(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     """Join the results and the kept runs that the store no longer has, of all `cells` of the experiment."""
     old = kept.still_hold(
         [cell for cell in cells if cell.config.run not in results.curves],
@@ -157,7 +161,7 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     answers = sorted(
         [
             *(one for one in results.answers if one.rate not in rates_gone),
-            *(grown(one, results.answers) for one in kept.answers if one.rate in rates_gone),
+            *(grow_answer(one, results.answers) for one in kept.answers if one.rate in rates_gone),
         ],
         key=lambda one: rates.index(one.rate),
     )
@@ -175,7 +179,7 @@ def joined(results: Results, kept: Kept, cells: Sequence[Cell]) -> Results:
     )
 
 
-def grown(kept: Answer, asked_now: Sequence[Answer]) -> Answer:
+def grow_answer(kept: Answer, asked_now: Sequence[Answer]) -> Answer:
     """Add to a kept answer the rows of the runs that are stored now: a table by seed grows with the runs, any other
     stays as it was when its runs were there. A seed of both is asked now: its policy may have been made anew."""
     now = next((one.rows for one in asked_now if (one.title, one.rate) == (kept.title, kept.rate)), [])
@@ -220,7 +224,7 @@ def summaries(
                         arm.name,
                         rate,
                         [curves[run] for run in runs],
-                        [spent(metrics[run]) for run in runs],
+                        [sum_spending(metrics[run]) for run in runs],
                         experiment.level,
                         episodes,
                         [cell.config.policy.path for cell in of_arm],
@@ -230,7 +234,7 @@ def summaries(
     return arms_of_all_rates
 
 
-def spent(rows: Rows) -> dict[int, Spent]:
+def sum_spending(rows: Rows) -> dict[int, Spent]:
     """Sum up, by iteration, what was spent until its end; -1: nothing."""
     sums = list(
         accumulate(

@@ -72,7 +72,7 @@ def gap_over_policies(gaps: Mapping[int, float], starts: Mapping[int, str], nois
     return Gap(mean(means), max(spread, floor), len(means) - 1, len(means), len(gaps))
 
 
-def adjusted(ps: Sequence[float]) -> list[float]:
+def adjust(ps: Sequence[float]) -> list[float]:
     """Compute Benjamini and Hochberg's q of each p; NaN stays NaN and counts as no claim."""
     tests = [p for p in ps if not math.isnan(p)]
     if not tests:
@@ -84,20 +84,20 @@ def adjusted(ps: Sequence[float]) -> list[float]:
 def verdict(gap: Gap, q: float, direction: Direction) -> str:
     """Judge a gap: holds, does not hold (the opposite does) or undecided; with one policy, the direction."""
     if math.isnan(q):
-        return f"one policy only: {'as claimed' if wanted(gap, direction) else 'not as claimed'}"
-    return decided(gap, q, direction)
+        return f"one policy only: {'as claimed' if points_as_claimed(gap, direction) else 'not as claimed'}"
+    return decide(gap, q, direction)
 
 
-def wanted(gap: Gap, direction: Direction) -> bool:
+def points_as_claimed(gap: Gap, direction: Direction) -> bool:
     """Tell whether the difference points where the claim says."""
     return gap.mean * (-1 if direction == "lower" else 1) > 0
 
 
-def decided(gap: Gap, q: float, direction: Direction) -> str:
+def decide(gap: Gap, q: float, direction: Direction) -> str:
     """Judge a gap where q is known."""
     clear = q <= LEVEL
     if direction == "same":
         return "does not hold" if clear else "no clear difference"
     if not clear:
         return "undecided"
-    return "holds" if wanted(gap, direction) else "does not hold (the other way round)"
+    return "holds" if points_as_claimed(gap, direction) else "does not hold (the other way round)"

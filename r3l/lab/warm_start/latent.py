@@ -22,7 +22,7 @@ from r3l.lab.warm_start.rows import RowEncoder
 from r3l.lab.warm_start.start import collect, empty_folder, save
 from r3l.lab.warm_start.train import Schedule, load_model, train
 from r3l.store.policies.snapshots import snapshot_digest
-from r3l.system.home import located
+from r3l.system.home import locate
 from r3l.system.seeds import derive
 
 GAMES = 400  # of demonstrations; about three quarters of the games ask for a treatment
@@ -48,9 +48,9 @@ def latent_start(
         TrainingError: `out` holds files already.
     """
     empty_folder(out)
-    init, began = init or located("data/policies/embedded"), time.monotonic()
+    init, began = init or locate("data/policies/embedded"), time.monotonic()
     habits = Habits(skip_treatment=forgets)
-    episodes = treated(seed, workers, habits, progress)
+    episodes = treated_episodes(seed, workers, habits, progress)
     chat, model = ChatFormat.load(init), load_model(init)
     encoder = RowEncoder(chat, alfworld_prompt())
     rows = [row for episode in episodes for row in encoder.rows(episode)]
@@ -77,7 +77,7 @@ def heldout(policy: Path, tasks: int, progress: Callable[[str], None]) -> Figure
     return measure(policy, tasks, world=world, progress=progress)
 
 
-def treated(seed: int, workers: int, habits: Habits, progress: Callable[[str], None]) -> list[Demonstration]:
+def treated_episodes(seed: int, workers: int, habits: Habits, progress: Callable[[str], None]) -> list[Demonstration]:
     """Collect the demonstrations whose task asks for a treatment."""
     episodes = collect(derive(seed, "latent demonstrations"), GAMES, workers, math.inf, progress, habits)
     return [one for one in episodes if one.errand.treatment]

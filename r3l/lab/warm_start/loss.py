@@ -18,11 +18,11 @@ def shared_length(rows: Sequence[DemoRow]) -> int:
     # In the order of their ids the first and the last row differ the earliest: all others share at least what these two
     # share.
     first, last = min(row.ids for row in rows), max(row.ids for row in rows)
-    limit = min(untrained(row) for row in rows)
+    limit = min(untrained_length(row) for row in rows)
     return next((k for k in range(limit) if first[k] != last[k]), limit)
 
 
-def untrained(row: DemoRow) -> int:
+def untrained_length(row: DemoRow) -> int:
     """Count the leading tokens of weight 0, one less than all at most."""
     return next((k for k, weight in enumerate(row.weights[:-1]) if weight > 0), len(row.ids) - 1)
 
@@ -31,7 +31,7 @@ def weighted_loss(model: Any, rows: Sequence[DemoRow]) -> tuple[torch.Tensor, to
     """Compute sum_t w_t * -log p(t | before) / sum_t w_t, and the plain mean over the fully weighted tokens
     (detached)."""
     P = shared_length(rows)
-    ids_BT, weights_BT = padded(rows, P, model.config.pad_token_id)
+    ids_BT, weights_BT = pad_rows(rows, P, model.config.pad_token_id)
     shared_P = torch.tensor(rows[0].ids[:P])
     hidden_BTD = hidden_states(model, shared_P, ids_BT)
     is_target = weights_BT > 0
@@ -40,7 +40,7 @@ def weighted_loss(model: Any, rows: Sequence[DemoRow]) -> tuple[torch.Tensor, to
     return (losses * weights).sum() / weights.sum(), losses.detach()[weights >= 1].mean()
 
 
-def padded(rows: Sequence[DemoRow], P: int, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
+def pad_rows(rows: Sequence[DemoRow], P: int, pad: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Gather ids and weights of what comes after the shared beginning, padded on the right."""
     T = max(len(row.ids) for row in rows) - P
     ids_BT, weights_BT = torch.full((len(rows), T), pad), torch.zeros(len(rows), T)

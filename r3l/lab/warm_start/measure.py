@@ -149,13 +149,15 @@ async def attempt(explorer: Explorer, expected: Expected, task: Task) -> Attempt
     result = Attempt(task, base, reflection, expected(task, base))
     if reflection.decision == "retry" and not base.trajectory.success:
         again, alone = await asyncio.gather(
-            retry(explorer, task, PLAN, base, base, reflection), unguided(explorer, task, base, reflection)
+            retry(explorer, task, PLAN, base, base, reflection), retry_unguided(explorer, task, base, reflection)
         )
         result.guided, result.unguided = again.trajectory.success, alone.success
     return result
 
 
-def unguided(explorer: Explorer, task: Task, base: Episode, reflection: Reflection) -> Coroutine[Any, Any, Played]:
+def retry_unguided(
+    explorer: Explorer, task: Task, base: Episode, reflection: Reflection
+) -> Coroutine[Any, Any, Played]:
     """Retry from the same pivot with nothing added to the context: what guidance has to beat."""
     pivot = int(reflection.pivot_turn or 0)
     name = f"{base.trajectory.trajectory_id}/unguided=0"

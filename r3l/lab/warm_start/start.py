@@ -20,7 +20,7 @@ from r3l.errors import TrainingError
 from r3l.exploration.prompting import prompt
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, Habits, demonstrations, worth_showing
 from r3l.lab.warm_start.alfworld.drills import drill
-from r3l.lab.warm_start.alfworld.renaming import renamed
+from r3l.lab.warm_start.alfworld.renaming import rename_objects
 from r3l.system.seeds import derive
 
 OnProgress = Callable[[str], None]
@@ -95,7 +95,7 @@ def training_minutes(minutes: float, gone: float) -> float:
 
 def some_renamed(episodes: list[Demonstration], mixer: random.Random) -> list[Demonstration]:
     """Rename the objects in a share of the demonstrations."""
-    return [renamed(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in episodes]
+    return [rename_objects(episode, mixer) if mixer.random() < RENAMED_SHARE else episode for episode in episodes]
 
 
 def collect(

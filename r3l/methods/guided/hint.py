@@ -4,7 +4,7 @@ removed."""
 from collections.abc import Sequence
 
 from r3l.config.methods.rivals import HINTSettings
-from r3l.config.section import taken
+from r3l.config.section import from_settings
 from r3l.methods.base import LeftOut, RatioMethod
 from r3l.records import Kind, SamplingPlan, Trajectory
 
@@ -15,7 +15,7 @@ class HINT(RatioMethod[HINTSettings]):
     """
 
     def plan(self, settings: HINTSettings, group_size: int) -> SamplingPlan:
-        return taken(
+        return from_settings(
             SamplingPlan,
             settings,
             bases=group_size,

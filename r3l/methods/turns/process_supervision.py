@@ -6,7 +6,7 @@ import numpy as np
 
 from r3l.config.methods.rivals import ProcessSupervisionSettings
 from r3l.credit.advantages import Floats, scaled_advantages
-from r3l.credit.turns import at_the_end, discounted_returns, parted
+from r3l.credit.turns import at_the_end, discounted_returns, split_by_member
 from r3l.methods.base import PlayedGroup, RatioMethod
 from r3l.records import Turn
 
@@ -23,7 +23,9 @@ class ProcessSupervision(RatioMethod[ProcessSupervisionSettings]):
         rewards = [gains(turns, one.reward - one.penalty) for one, turns in zip(group.credit, group.turns, strict=True)]
         lengths = [len(own) for own in rewards]
         scaled = (
-            parted(scaled_advantages(np.concatenate(rewards), settings.scale), lengths) if sum(lengths) else rewards
+            split_by_member(scaled_advantages(np.concatenate(rewards), settings.scale), lengths)
+            if sum(lengths)
+            else rewards
         )
         return [discounted_returns(own, settings.discount) for own in scaled]
 

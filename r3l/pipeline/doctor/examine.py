@@ -13,8 +13,8 @@ from r3l.environments import make_world
 from r3l.environments.base import tools_of
 from r3l.errors import R3LError
 from r3l.pipeline.doctor import folder as of
-from r3l.pipeline.doctor.findings import Finding, fails, guarded, unasked, works
-from r3l.pipeline.doctor.sampled import attempt, canary, loaded
+from r3l.pipeline.doctor.findings import Finding, fails, guard, unasked, works
+from r3l.pipeline.doctor.sampled import attempt, canary, load_engine
 from r3l.pipeline.making import ensure_policy
 from r3l.pipeline.tools import Tools
 
@@ -33,10 +33,10 @@ def examine(config: Config, machine: Machine | None = None, sampling: bool = Tru
         return
     folder = Path(snapshot.model_path)
     yield works("policy", f"{config.policy.name}: {snapshot.path}, digest {snapshot.digest}")
-    yield from guarded("weights", lambda: of.weights(config, folder))
-    yield from guarded("context", lambda: of.context(config, folder))
-    yield from guarded("memory", lambda: of.memory(config, machine))
-    yield from guarded("gpu", lambda: of.gpu(config))
+    yield from guard("weights", lambda: of.weights(config, folder))
+    yield from guard("context", lambda: of.context(config, folder))
+    yield from guard("memory", lambda: of.memory(config, machine))
+    yield from guard("gpu", lambda: of.gpu(config))
     try:
         tools = tools_of(make_world(config.environment))
     except R3LError as error:
@@ -48,9 +48,9 @@ def examine(config: Config, machine: Machine | None = None, sampling: bool = Tru
         yield fails("template", str(error))
         yield from (unasked(name, "needs a template") for name in ("tokenizer", "thinking", "reply", "reflection"))
         return
-    yield from guarded("tokenizer", lambda: of.tokenizer(chat, folder))
-    yield from guarded("template", lambda: of.template(chat))
-    yield from guarded("thinking", lambda: of.thinking(chat))
+    yield from guard("tokenizer", lambda: of.tokenizer(chat, folder))
+    yield from guard("template", lambda: of.template(chat))
+    yield from guard("thinking", lambda: of.thinking(chat))
     if sampling:
         yield from _sampled(config, snapshot, chat)
 
@@ -58,11 +58,11 @@ def examine(config: Config, machine: Machine | None = None, sampling: bool = Tru
 def _sampled(config: Config, snapshot: PolicySnapshot, chat: ChatFormat) -> Iterator[Finding]:
     with closing(Tools()) as tools:
         try:
-            engine: Engine = loaded(config, snapshot, tools)
+            engine: Engine = load_engine(config, snapshot, tools)
         except R3LError as error:
             yield fails("engine", str(error))
             yield from (unasked(name, "needs an engine") for name in ("canary", "reply", "reflection"))
             return
         yield works("engine", f"{config.engine.kind} runs it, {engine.context_limit:,} tokens of context")
-        yield from guarded("canary", lambda: canary(config, snapshot, engine, chat))
-        yield from guarded("reply", lambda: attempt(config, engine, chat, tools.pool(config), snapshot.digest))
+        yield from guard("canary", lambda: canary(config, snapshot, engine, chat))
+        yield from guard("reply", lambda: attempt(config, engine, chat, tools.pool(config), snapshot.digest))

@@ -40,7 +40,7 @@ def unasked(check: str, why: str) -> Finding:
     return Finding(check, Verdict.UNASKED, why)
 
 
-def guarded(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
+def guard(check: str, look: Callable[[], Iterator[Finding]]) -> Iterator[Finding]:
     """Yield what `look` finds; an error of the project's own is a finding of its last line."""
     try:
         yield from look()

@@ -83,7 +83,7 @@ def _room(config: Config, opening: int) -> str:
     )
 
 
-def loaded(config: Config, snapshot: PolicySnapshot, tools: Tools) -> Engine:
+def load_engine(config: Config, snapshot: PolicySnapshot, tools: Tools) -> Engine:
     """Load the policy into the configured engine. Raise `EngineError` where it can't be loaded."""
     engine = tools.engine(config)
     engine.load_policy(snapshot)

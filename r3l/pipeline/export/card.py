@@ -18,7 +18,7 @@ from r3l.store.catalog import connect
 from r3l.store.metrics import METRICS
 from r3l.store.query import query
 from r3l.store.stage import Store
-from r3l.system.home import located
+from r3l.system.home import locate
 from r3l.system.visible import visible
 from r3l.version import __version__
 
@@ -64,7 +64,7 @@ def model_card(store: Store, config: Config, iteration: int, digest: str, title:
 
 def base_model(config: Config) -> str:
     """Name the model of the hub that the run started from; empty if it has none."""
-    hub_model = hub_name(located(config.policy.path)) or HUB.get(config.policy.name, "")
+    hub_model = hub_name(locate(config.policy.path)) or HUB.get(config.policy.name, "")
     return hub_model.partition("@")[0]
 
 

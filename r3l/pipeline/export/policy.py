@@ -16,7 +16,7 @@ from r3l.store.figures import best_iteration
 from r3l.store.layout import StageKey
 from r3l.store.manifest import load, reference
 from r3l.store.policies.places import fetch_policy
-from r3l.store.policies.snapshots import written
+from r3l.store.policies.snapshots import read_update
 from r3l.store.stage import Store
 
 CARD = "README.md"
@@ -52,18 +52,18 @@ def export_run(
     manifest = load(store.files, StageKey(run, branch, number, "updates")) if 0 <= number <= newest else None
     if manifest is None:
         raise ConfigError(f"run {run}: iteration {number} wrote no policy, the newest is {newest}; see `r3l runs`")
-    config, update = load_config(store, run, branch, number), written(store, reference(manifest))
+    config, update = load_config(store, run, branch, number), read_update(store, reference(manifest))
     policy = fetch_policy(store, update.place, update.policy)
     adapter = (policy / ADAPTER).is_file()
     exact = config.policy.dtype == "float32"  # else the update scored rounded weights, and those are not written
-    canary = scored(policy.parent / CANARY) if exact else None
+    canary = read_canary(policy.parent / CANARY) if exact else None
     export_policy(policy, out, starting_policy(config).model_path if adapter else None, canary)
     card = model_card(store, config.model_copy(update={"branch": branch}), number, update.policy, title or run)
     (out / CARD).write_text(card, encoding="utf-8")
     return Exported(out, run, number, update.policy)
 
 
-def scored(path: Path) -> tuple[list[int], list[float]] | None:
+def read_canary(path: Path) -> tuple[list[int], list[float]] | None:
     """Read the token ids and log-probabilities that the update left beside its policy; None where it left none."""
     if not path.is_file():
         return None

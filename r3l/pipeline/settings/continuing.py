@@ -4,12 +4,12 @@ make it another run is refused, unless that is asked for by name."""
 from typing import Any, NamedTuple
 
 from r3l.config import Config
-from r3l.config.compose import Asked, allow_asked, composed, leaves, validated
+from r3l.config.compose import Asked, allow_asked, compose_asked, leaves, validate
 from r3l.config.preset_diff import between
 from r3l.config.section import Section, stages_of
 from r3l.errors import ConfigError, StoreError
 from r3l.pipeline.logs import log
-from r3l.pipeline.settings.saved import begun, save_config
+from r3l.pipeline.settings.saved import newest_begun, save_config
 from r3l.records import Event
 from r3l.stages import STAGES
 from r3l.store.policies.snapshots import latest_policy
@@ -31,7 +31,7 @@ class Change(NamedTuple):
         return f"{self.name}: {self.before} → {self.after}"
 
 
-def settled(asked: Asked, training: bool = True) -> Config:
+def compose_for_run(asked: Asked, training: bool = True) -> Config:
     """Compose the settings that are asked for on top of those that the run has, if it is there; of a new run, on top of
     the usual presets. Every command, flow and form goes by this.
 
@@ -42,17 +42,17 @@ def settled(asked: Asked, training: bool = True) -> Config:
         ConfigError: a preset or setting is unknown, or a value is out of bounds.
         StoreError: the settings of the run can't be read.
     """
-    place = validated({name: asked.settings[name] for name in PLACE if name in asked.settings})
+    place = validate({name: asked.settings[name] for name in PLACE if name in asked.settings})
     allow_asked(asked)  # before the stored settings are read, which may name the same code
     try:
         store = Store.open(place.store.root, reading=True)
     except StoreError:
-        return composed(asked)  # no store yet, so no run; one that can't be made is refused when it is written to
-    newest = begun(store, place.run, place.branch, place.iteration if training else None)
+        return compose_asked(asked)  # no store yet, so no run; one that can't be made is refused when it is written to
+    newest = newest_begun(store, place.run, place.branch, place.iteration if training else None)
     if newest is None:
-        return composed(asked)
+        return compose_asked(asked)
     own = newest[1].model_dump(mode="json", exclude={"store", "iteration"})
-    return composed(asked, own | {"branch": place.branch})
+    return compose_asked(asked, own | {"branch": place.branch})
 
 
 def changes(before: Config, after: Config) -> list[Change]:
@@ -87,7 +87,7 @@ def check_changes(store: Store, config: Config, iteration: int, training: bool =
             environment, but not of another policy.
         StoreError: the settings of the run can't be read.
     """
-    newest = begun(store, config.run, config.branch, iteration if training else None)
+    newest = newest_begun(store, config.run, config.branch, iteration if training else None)
     if newest is None:
         return []
     number, before = newest
@@ -131,7 +131,7 @@ def keep_settings(store: Store, config: Config, iteration: int, replaying: bool 
 def change_events(store: Store, config: Config, iteration: int, stage: str) -> list[Event]:
     """Make an event for each setting that differs from those of the iteration before and of which `stage` is the first
     that goes by it: so it is stored with the first rows that differ."""
-    newest = begun(store, config.run, config.branch, iteration - 1) if iteration > 0 else None
+    newest = newest_begun(store, config.run, config.branch, iteration - 1) if iteration > 0 else None
     if newest is None:
         return []
     number, before = newest

@@ -27,7 +27,7 @@ def load_config(store: Store, run: str, branch: str, iteration: int) -> Config:
     return as_config(content, _path(run, branch, iteration))
 
 
-def begun(store: Store, run: str, branch: str = "", last: int | None = None) -> tuple[int, Config] | None:
+def newest_begun(store: Store, run: str, branch: str = "", last: int | None = None) -> tuple[int, Config] | None:
     """Find the newest iteration that was begun (up to `last`), and its settings; of a branch that has none, those of
     the run. None: there is none.
 

@@ -162,10 +162,10 @@ def replay_groups(bench: Workbench, credit: list[StageRef], rows: list[StageRef]
     """Draw what is learned from again: groups of earlier iterations, and corrections."""
     parents = [*credit, *rows, *replay_buffer.history(bench)]
     draw_again = replay_buffer.replay_tables
-    return run_stage(bench, "replay", None, parents, lambda: draw_again(bench, counted(bench, credit), rows))
+    return run_stage(bench, "replay", None, parents, lambda: draw_again(bench, count_credit(bench, credit), rows))
 
 
-def counted(bench: Workbench, credit: list[StageRef]) -> int:
+def count_credit(bench: Workbench, credit: list[StageRef]) -> int:
     return counted_groups(_rows(bench, credit, "credit", Credit))
 
 
@@ -175,7 +175,9 @@ def update(
     """Have the update job take its optimiser steps over the batch and, where there are any, replayed groups."""
 
     def compute() -> stage_io.Tables:
-        groups = counted(bench, credit) + sum(bench.store.read(ref, "replay", ["group_id"]).num_rows for ref in replay)
+        groups = count_credit(bench, credit) + sum(
+            bench.store.read(ref, "replay", ["group_id"]).num_rows for ref in replay
+        )
         older = {digest: path for ref in replay for digest, path in replay_buffer.behaviours(bench, ref).items()}
         return update_tables(bench, [*rows, *replay], bases, groups, older)
 

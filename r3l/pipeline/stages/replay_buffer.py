@@ -11,10 +11,10 @@ from r3l.methods.replay_buffer import (
     Candidate,
     Correction,
     choose,
+    copy_for_replay,
     corrections,
     priority,
     remember,
-    replayed,
 )
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.workbench import Workbench
@@ -40,7 +40,7 @@ def earlier(bench: Workbench, iteration: int, stage: str) -> list[StageRef]:
     return own or [ref for ref in store.stages(config.run, "", iteration) if ref.stage == stage]
 
 
-def unpruned(bench: Workbench, iteration: int) -> list[StageRef]:
+def replayable_stages(bench: Workbench, iteration: int) -> list[StageRef]:
     """Find the stages whose training rows can be learned again: not those that `r3l prune` emptied."""
     rows = earlier(bench, iteration, "training_rows")
     return [ref for ref in rows if not bench.store.pruned(ref, "training_rows")]
@@ -52,7 +52,7 @@ def history(bench: Workbench) -> list[StageRef]:
     last = bench.iteration - 1
     before = ("training_rows", "replay") if buffers(bench) and last >= 0 else ()
     buffer_refs = [ref for stage in before for ref in earlier(bench, last, stage)]
-    return list(dict.fromkeys([*buffer_refs, *remembered(bench)[0]]))
+    return list(dict.fromkeys([*buffer_refs, *corrections_in_memory(bench)[0]]))
 
 
 def candidates(bench: Workbench) -> list[Candidate]:
@@ -60,7 +60,7 @@ def candidates(bench: Workbench) -> list[Candidate]:
     iteration_of: dict[str, int] = {}
     uses: Counter[str] = Counter()
     for iteration in range(bench.iteration):
-        for ref in unpruned(bench, iteration):
+        for ref in replayable_stages(bench, iteration):
             iteration_of |= dict.fromkeys(
                 bench.store.read(ref, "training_rows", ["group_id"])["group_id"].to_pylist(), iteration
             )
@@ -113,10 +113,10 @@ def rows_of(bench: Workbench, iteration: int, column: str, names: Set[str]) -> I
     for ref in earlier(bench, iteration, "training_rows"):
         if not names.isdisjoint(bench.store.read(ref, "training_rows", [column])[column].to_pylist()):
             rows = stage_io.records(bench.store, ref, "training_rows", TrainingRow)
-            yield from replayed([row for row in rows if getattr(row, column) in names], bench.iteration)
+            yield from copy_for_replay([row for row in rows if getattr(row, column) in names], bench.iteration)
 
 
-def remembered(bench: Workbench) -> tuple[list[StageRef], list[Correction]]:
+def corrections_in_memory(bench: Workbench) -> tuple[list[StageRef], list[Correction]]:
     """Find the corrections in memory, and the stages that they were looked for in: back from the last iteration until
     the memory is full. Of a task the newest iteration that corrected it counts."""
     capacity, _ = memory(bench.config.method)
@@ -125,7 +125,7 @@ def remembered(bench: Workbench) -> tuple[list[StageRef], list[Correction]]:
     for iteration in reversed(range(bench.iteration)):
         if len(of_task) >= capacity:
             break
-        rows = unpruned(bench, iteration)
+        rows = replayable_stages(bench, iteration)
         read += rows
         newer = set(of_task)
         for one in won_in(bench, iteration, rows):
@@ -157,7 +157,7 @@ def remembered_rows(
     than groups, they are counted as one per group: memory is there for when corrections run dry."""
     roles = [role for ref in own for role in bench.store.read(ref, "training_rows", ["role"])["role"].to_pylist()]
     corrections_drawn = remember(
-        [one for one in remembered(bench)[1] if one.group_id not in replayed_groups],
+        [one for one in corrections_in_memory(bench)[1] if one.group_id not in replayed_groups],
         max(sum(role in META_TASKS for role in roles), groups),
         memory(bench.config.method).share,
         derive(bench.config.seed, "memory", bench.iteration),

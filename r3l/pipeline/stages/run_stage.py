@@ -53,7 +53,7 @@ def run_stage(
     if ref is not None and intact(bench, ref):
         log().info("%s: found in the store, not computed again", stage)
     else:
-        tables, metrics = computed(bench, key, compute)
+        tables, metrics = compute_stage(bench, key, compute)
         ref = bench.store.commit(
             key,
             tables,
@@ -70,7 +70,7 @@ def run_stage(
     return ref
 
 
-def computed(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_io.Tables, dict[str, float]]:
+def compute_stage(bench: Workbench, key: StageKey, compute: Compute) -> tuple[stage_io.Tables, dict[str, float]]:
     """Compute (tables, metrics of the manifest). Raise what `run_stage` says."""
     began = time.monotonic()
     with bench.runner.holding(key.stage, bench.going_on):

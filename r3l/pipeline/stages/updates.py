@@ -10,13 +10,13 @@ from r3l.errors import StoreError
 from r3l.pipeline.logs import log
 from r3l.pipeline.policies import optimiser_of
 from r3l.pipeline.stages import stage_io
-from r3l.pipeline.update.local import counted, policy_place, take_step
+from r3l.pipeline.update.local import line_counter, policy_place, take_step
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Event, OptimiserStep
 from r3l.store.files import staging
 from r3l.store.layout import STAGING, StageRef, line_folder
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
-from r3l.store.policies.snapshots import written
+from r3l.store.policies.snapshots import read_update
 from r3l.store.stage import Store
 from r3l.training.job import JobSpec, UpdateResult
 
@@ -49,7 +49,7 @@ def update_tables(
             line_folder(config.run, config.branch),
             bench.iteration,
             job_spec,
-            counted(bench.progress),
+            line_counter(bench.progress),
             bench.going_on,
             stopped=bench.stopped,
             waiting=bench.tools.trainer,
@@ -67,7 +67,7 @@ def update_tables(
 def policy_is_there(bench: Workbench, ref: StageRef) -> bool:
     """Tell whether the policy and the optimiser's state of a stored update are still what it wrote; where they aren't,
     the update is taken again."""
-    policy = written(bench.store, ref)
+    policy = read_update(bench.store, ref)
     try:
         fetch_policy(bench.store, policy.place, policy.policy)
         fetch_optimiser(bench.store, policy.optimiser_place, policy.optimiser)

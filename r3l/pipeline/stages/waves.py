@@ -21,7 +21,7 @@ def wave_stages(bench: Workbench, refs: list[StageRef], wave: int) -> list[Stage
     """Run the stages of as many new tasks as groups are missing after the waves before; none where none is."""
     credit = [ref for ref in refs if ref.stage == "credit"]
     is_stored = bench.takes_from_store("tasks")
-    missing = 0 if is_stored else bench.config.rollout.tasks - calls.counted(bench, credit)
+    missing = 0 if is_stored else bench.config.rollout.tasks - calls.count_credit(bench, credit)
     if not is_stored and missing <= 0:
         return []
     batch: StageRef = bench.runner.call(calls.draw_tasks, bench, wave, missing, credit)

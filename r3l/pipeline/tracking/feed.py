@@ -19,10 +19,10 @@ def feed(config: Config, store: Store) -> dict[str, str]:
         tracker -> why it has not got them; empty where it has. Whatever it lacks is filled the next time, or by `r3l
         track`.
     """
-    return {to: fed(config, store, to) for to in config.tracking.to}
+    return {to: feed_tracker(config, store, to) for to in config.tracking.to}
 
 
-def fed(config: Config, store: Store, to: str) -> str:
+def feed_tracker(config: Config, store: Store, to: str) -> str:
     where = str(getattr(config.tracking, to))
     command = [*PYTHON, "-m", "r3l.pipeline.tracking", config.run, to, where, config.branch, store.root]
     reason = run_tracker(command, config.tracking.timeout_s)

@@ -59,7 +59,7 @@ def point(row: Row) -> Point:
     return row["iteration"], datetime.fromisoformat(row["last_commit"]).timestamp(), metrics
 
 
-def needed(module: str, package: str) -> Any:
+def import_tracker(module: str, package: str) -> Any:
     """Import an optional package. Raise TrackerError saying how to get it."""
     try:
         return importlib.import_module(module)
@@ -70,9 +70,9 @@ def needed(module: str, package: str) -> Any:
 def to_tensorboard(line: Line, points: Sequence[Point], where: str) -> int:
     """Write the event file ``<where>/<run>[/<branch>]/events.out.tfevents….r3l``; the one written before is
     replaced."""
-    writer_module = needed("tensorboard.summary.writer.event_file_writer", "tensorboard")
-    event = needed("tensorboard.compat.proto.event_pb2", "tensorboard")
-    summary = needed("tensorboard.compat.proto.summary_pb2", "tensorboard")
+    writer_module = import_tracker("tensorboard.summary.writer.event_file_writer", "tensorboard")
+    event = import_tracker("tensorboard.compat.proto.event_pb2", "tensorboard")
+    summary = import_tracker("tensorboard.compat.proto.summary_pb2", "tensorboard")
     folder = Path(where or "runs", *line.place)
     before = [*folder.glob(f"events.out.tfevents.*{SUFFIX}")]
     writer = writer_module.EventFileWriter(str(folder), filename_suffix=SUFFIX)
@@ -87,7 +87,7 @@ def to_tensorboard(line: Line, points: Sequence[Point], where: str) -> int:
 
 def to_mlflow(line: Line, points: Sequence[Point], where: str) -> int:
     """Write one MLflow run per line, in the experiment ``r3l``; found again by its tag."""
-    mlflow = needed("mlflow", "mlflow")
+    mlflow = import_tracker("mlflow", "mlflow")
     client = mlflow.MlflowClient(tracking_uri=where or None)
     experiment = client.get_experiment_by_name("r3l")
     experiment_id = experiment.experiment_id if experiment else client.create_experiment("r3l")
@@ -114,7 +114,7 @@ def to_wandb(line: Line, points: Sequence[Point], where: str) -> int:
     """Write one W&B run per line, resumed by its id. W&B's own steps only go up, so `iteration` is the axis: what comes
     later, such as an evaluation, is a point of its own. An offline run can't be resumed: it is written whole each time;
     sync the newest."""
-    wandb = needed("wandb", "wandb")
+    wandb = import_tracker("wandb", "wandb")
     iterations_written = 0
     with wandb.init(project=where or "r3l", id=str(line).replace("/", "-"), name=str(line), resume="allow") as run:
         run.define_metric("*", step_metric="iteration")
@@ -132,7 +132,7 @@ def to_wandb(line: Line, points: Sequence[Point], where: str) -> int:
 def to_trackio(line: Line, points: Sequence[Point], where: str) -> int:
     """Write a trackio run per line; the one written before is replaced, as trackio's runs have no steps to resume
     from."""
-    trackio = needed("trackio", "trackio")
+    trackio = import_tracker("trackio", "trackio")
     name = str(line).replace("/", "-")
     run = trackio.init(project=where or "r3l", name=name, resume="never", auto_log_cpu=False, auto_log_gpu=False)
     for iteration, _, metrics in points:

@@ -72,7 +72,7 @@ PARTS = {
 SAID = 4  # lines of the log while the passes go on
 
 
-def counted(progress: Progress) -> Callable[[dict[str, Any]], None]:
+def line_counter(progress: Progress) -> Callable[[dict[str, Any]], None]:
     """Make the function that takes the job's lines: it counts micro-batches and tokens, says what the job is doing, and
     logs its milestones."""
 

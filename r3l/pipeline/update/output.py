@@ -55,7 +55,7 @@ class Output:
                 going_on(stopped)  # whoever ended the work may have closed the process by now
                 self.ended = True
                 return
-            event = parsed(line)
+            event = parse_line(line)
             if event.get("event") == IDLE:
                 return
             silent_since = time.monotonic()
@@ -67,7 +67,7 @@ def going_on(stopped: threading.Event) -> None:
         raise Interrupted("the update job was stopped, since nobody waits for it any more")
 
 
-def begun(command: Sequence[str], log: IO[str] | int, stdin: int | None = None) -> subprocess.Popen[str]:
+def begin_process(command: Sequence[str], log: IO[str] | int, stdin: int | None = None) -> subprocess.Popen[str]:
     """Start a process of the update, whose lines are read. It ends with this one, however this one ends."""
     return subprocess.Popen(
         command,
@@ -80,7 +80,7 @@ def begun(command: Sequence[str], log: IO[str] | int, stdin: int | None = None) 
     )
 
 
-def parsed(line: str) -> dict[str, Any]:
+def parse_line(line: str) -> dict[str, Any]:
     """Parse a line as the event that it is; any other line is an event of the kind text."""
     try:
         value = json.loads(line)

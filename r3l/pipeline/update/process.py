@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.errors import TrainingError
-from r3l.pipeline.update.output import Output, begun, stop
+from r3l.pipeline.update.output import Output, begin_process, stop
 from r3l.pipeline.update.waiting import WaitingProcess
 from r3l.store.files.staging import staged_update
 from r3l.training.job import JobSpec, UpdateResult
@@ -48,7 +48,7 @@ def launch(
     spec = folder / "job.json"
     spec.write_text(json.dumps(job, indent=1))
     announce(spec)
-    process, output = (waiting.take(spec, processes) if waiting else None) or started(spec, processes)
+    process, output = (waiting.take(spec, processes) if waiting else None) or start_job(spec, processes)
     causes: list[str] = []
     try:
         for event in output.of_a_job(timeout_s, stopped or threading.Event()):
@@ -63,10 +63,10 @@ def launch(
     return result_of(job)
 
 
-def started(spec: Path, processes: int) -> tuple[subprocess.Popen[str], Output]:
+def start_job(spec: Path, processes: int) -> tuple[subprocess.Popen[str], Output]:
     """Start the job in a process that does nothing else; its log is a file beside the job."""
     with (spec.parent / LOG).open("w") as log:
-        process = begun(_command(spec, processes), log)
+        process = begin_process(_command(spec, processes), log)
     return process, Output(process)
 
 

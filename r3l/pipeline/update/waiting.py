@@ -5,7 +5,7 @@ import subprocess
 import threading
 from pathlib import Path
 
-from r3l.pipeline.update.output import Output, begun, stop
+from r3l.pipeline.update.output import Output, begin_process, stop
 from r3l.system.child_environment import PYTHON
 from r3l.training.parallel.nodes import several
 
@@ -27,7 +27,9 @@ class WaitingProcess:
             if several() or ranks == 0 or (self._process and self._process.poll() is None):
                 return
             # Its log goes nowhere until it has a job, and with that a file for it.
-            self._process = begun([*COMMAND, "--processes", str(ranks)], subprocess.DEVNULL, stdin=subprocess.PIPE)
+            self._process = begin_process(
+                [*COMMAND, "--processes", str(ranks)], subprocess.DEVNULL, stdin=subprocess.PIPE
+            )
             self._output, self._ranks = Output(self._process), ranks
 
     def take(self, spec: Path, ranks: int) -> tuple[subprocess.Popen[str], Output] | None:

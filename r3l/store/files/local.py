@@ -125,7 +125,7 @@ class LocalFiles:
         return None if content is None else sha256(content).hexdigest()
 
     def put(self, path: str, content: bytes) -> None:
-        staging_file = self._staging() / staging.staged()
+        staging_file = self._staging() / staging.staging_name()
         target = self.folder / path
         try:
             with open(staging_file, "wb") as file:

@@ -70,7 +70,7 @@ def living(files: Files, path: str) -> Holder | None:
 
 
 @contextmanager
-def held(files: Files, path: str) -> Iterator[None]:
+def hold(files: Files, path: str) -> Iterator[None]:
     """Hold the lock at `path`. Raise StoreError naming host, process and time where a living writer holds it."""
     mine = {
         "process": process.mark(),

@@ -29,7 +29,7 @@ class Mark:
 def mark(pid: int | None = None) -> str:
     """Write ``host~boot~namespace~pid~start`` of a process of this pid namespace; None: of this process."""
     pid = os.getpid() if pid is None else pid
-    return str(Mark(*here(), pid, started(pid) or 0.0))
+    return str(Mark(*here(), pid, start_time(pid) or 0.0))
 
 
 def read(mark_: str) -> Mark | None:
@@ -47,11 +47,11 @@ def lives(mark_: str) -> bool | None:
     process = read(mark_)
     if process is None or (process.host, process.boot, process.namespace) != here():
         return None
-    start = started(process.pid)
+    start = start_time(process.pid)
     return start is not None and abs(start - process.start) < CLOCK_S
 
 
-def started(pid: int) -> float | None:
+def start_time(pid: int) -> float | None:
     """Measure the seconds from the boot to a process's start; None where there is no such process (a zombie counts as
     none)."""
     try:

@@ -14,7 +14,7 @@ UPDATE = re.compile(r"(?:update|replaced)-(\d+)")
 UNSEEN_S = 86_400.0  # seconds after which a file of a maker that can't be seen from here counts as left behind
 
 
-def staged(what: str = "file") -> str:
+def staging_name(what: str = "file") -> str:
     """Make a unique name for something that this process writes."""
     return f"{process.mark()}~{what}-{uuid.uuid4().hex}"
 
@@ -22,7 +22,7 @@ def staged(what: str = "file") -> str:
 def staged_update(iteration: int, what: str = "update") -> str:
     """Make the same for an update's folder: whoever holds the lock of the iteration may sweep what others left of
     it."""
-    return staged(f"{what}-{iteration:05d}")
+    return staging_name(f"{what}-{iteration:05d}")
 
 
 def sweep(folder: Path, iteration: int | None = None) -> list[Path]:

@@ -73,13 +73,13 @@ def place() -> str:
 
 def rows(columns: list[TableColumn]) -> str:
     lines = [
-        f"| `{c.name}` | {duck_type(c.type)}{', may be null' if c.nullable else ''} | {escaped(c.meaning)} |"
+        f"| `{c.name}` | {duck_type(c.type)}{', may be null' if c.nullable else ''} | {escape_cell(c.meaning)} |"
         for c in columns
     ]
     return "\n".join(["| column | type | meaning |", "|---|---|---|", *lines])
 
 
-def escaped(text: str) -> str:
+def escape_cell(text: str) -> str:
     return text.replace("|", "\\|")
 
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from r3l.errors import StoreError
-from r3l.store.files.staging import staged
+from r3l.store.files.staging import staging_name
 from r3l.store.layout import STAGING
 from r3l.store.policies.snapshots import IDENTITY, optimiser_digest, snapshot_digest
 from r3l.store.stage import Store
@@ -29,7 +29,7 @@ def share_policy(store: Store, folder: Path, digest: str) -> str:
     last, says that it is whole."""
     place = f"{SHARED}/{digest}"
     if store.files.read(f"{place}.whole") is None:
-        partial = store.files.cache / STAGING / staged("policy")
+        partial = store.files.cache / STAGING / staging_name("policy")
         shutil.copytree(folder, partial)
         put_first(partial, store.files.cache / place, digest)
         store.publish(place)
@@ -50,11 +50,11 @@ def put_first(partial: Path, final: Path, digest: str) -> None:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                 raise
-        if held(final) == digest:
+        if digest_in(final) == digest:
             shutil.rmtree(partial)
             return
         with suppress(FileNotFoundError):  # another starter has moved it away
-            other = final.rename(partial.with_name(staged("policy")))
+            other = final.rename(partial.with_name(staging_name("policy")))
             shutil.rmtree(other)
 
 
@@ -95,7 +95,7 @@ def fetch_policy(store: Store, place: str, digest: str, verify: bool = False) ->
     digest_there = ""
     for _ in range(2):
         folder = store.local(place)
-        digest_there = held(folder, verify)
+        digest_there = digest_in(folder, verify)
         if digest_there == digest:
             return folder
         # what lies beside it, the optimiser's state, is of the same earlier try
@@ -131,7 +131,7 @@ def fetch_optimiser(store: Store, place: str, digest: str | None, verify: bool =
     )
 
 
-def held(folder: Path, verify: bool = False) -> str:
+def digest_in(folder: Path, verify: bool = False) -> str:
     """Hash the snapshot in a folder; in words where there is none."""
     try:
         return snapshot_digest(folder, verify)

@@ -112,11 +112,11 @@ def latest_policy(store: Store, run: str, branch: str = "", before_iteration: in
         for iteration in range(last - 1, -1, -1):
             key = StageKey(run, line, iteration, "updates")
             if manifest := manifests.load(store.files, key):
-                return written(store, manifests.reference(manifest))
+                return read_update(store, manifests.reference(manifest))
     return None
 
 
-def written(store: Store, ref: StageRef) -> Written:
+def read_update(store: Store, ref: StageRef) -> Written:
     """Read what a stored update wrote."""
     row = store.read(ref, "updates", ["path", "policy", "optimiser", "step"]).to_pylist()[-1]
     return Written(f"{line_folder(ref.run, ref.branch)}/{row['path']}", row["policy"], row["optimiser"], row["step"])

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
-from r3l.store.catalog import committed
+from r3l.store.catalog import load_manifests
 from r3l.store.figures import best_iteration
 from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, line_folder
@@ -67,7 +67,7 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
     if keep_last < 1:
         raise StoreError(f"--keep-last {keep_last}: expected 1 or more; the run continues from its newest iteration")
     lines: dict[str, dict[int, list[Manifest]]] = {}
-    for manifest in committed(store, [run]):
+    for manifest in load_manifests(store, [run]):
         lines.setdefault(manifest["branch"], {}).setdefault(manifest["iteration"], []).append(manifest)
     iterations_pruned, before, after = [], 0, 0
     for branch, iterations in lines.items():
@@ -91,7 +91,7 @@ def empty_stage(files: Files, manifest: Manifest, drop: Drop) -> int:
     left."""
     key = manifests.reference(manifest).key
     token = files.token(key.manifest)
-    parts = [emptied(files, key, part, dropped_columns(part["table"], drop)) for part in manifest["parts"]]
+    parts = [empty_columns(files, key, part, dropped_columns(part["table"], drop)) for part in manifest["parts"]]
     content = cast(Content, {name: value for name, value in manifest.items() if name != "checksum"} | {"parts": parts})
     if not files.put_if(key.manifest, manifests.seal(content), token):
         raise StoreError(f"stage {key}: another writer committed it meanwhile; run prune again")
@@ -105,7 +105,7 @@ def dropped_columns(table: str, drop: Drop) -> tuple[str, ...]:
     return tuple(column.name for column in TABLES[table] if column.dropped_by(drop))
 
 
-def emptied(files: Files, key: StageKey, part: ManifestPart, names: tuple[str, ...]) -> ManifestPart:
+def empty_columns(files: Files, key: StageKey, part: ManifestPart, names: tuple[str, ...]) -> ManifestPart:
     """Write a part without these columns' content; the result is its entry, whose digest stays that of the rows as they
     were made."""
     names_dropped = set(part.get("dropped", ()))

@@ -46,12 +46,12 @@ def names_in_version(table: str, version: int) -> list[str]:
     return [column.name for column in TABLES[table] if column.name not in later_columns or column.name in sources]
 
 
-def upgraded(rows: pa.Table, table: str, version: int) -> pa.Table:
+def upgrade(rows: pa.Table, table: str, version: int) -> pa.Table:
     """Convert rows of an earlier version to the present schema."""
     schema = arrow_schema(table)
     later_columns = lacking(table, version)
     columns = {
-        name: filled(rows, later_columns[name], schema.field(name).type) if name in later_columns else rows[name]
+        name: fill_column(rows, later_columns[name], schema.field(name).type) if name in later_columns else rows[name]
         for name in schema.names
     }
     return failed_where_no_number(pa.table(columns).cast(schema))
@@ -73,7 +73,7 @@ def failed_where_no_number(rows: pa.Table) -> pa.Table:
     return rows
 
 
-def filled(rows: pa.Table, value: Before, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
+def fill_column(rows: pa.Table, value: Before, type_: pa.DataType) -> pa.Array | pa.ChunkedArray:
     return rows[value.column].cast(type_) if isinstance(value, Same) else pa.array([value] * rows.num_rows, type_)
 
 
@@ -81,7 +81,7 @@ def select_list(table: str, version: int) -> str:
     """Write the same in SQL: the present columns, out of a part of this version."""
     later_columns = lacking(table, version)
     return ", ".join(
-        f"{expression(later_columns[field.name], field.type)} AS {quoted(field.name)}"
+        f"{expression(later_columns[field.name], field.type)} AS {quote(field.name)}"
         if field.name in later_columns
         else present(table, field.name)
         for field in arrow_schema(table)
@@ -90,15 +90,15 @@ def select_list(table: str, version: int) -> str:
 
 def present(table: str, name: str) -> str:
     if name not in FAILED or not needed_beside(table, [name]):
-        return quoted(name)
-    return f"CASE WHEN isfinite(reward) THEN {quoted(name)} ELSE {FAILED[name]!r} END AS {quoted(name)}"
+        return quote(name)
+    return f"CASE WHEN isfinite(reward) THEN {quote(name)} ELSE {FAILED[name]!r} END AS {quote(name)}"
 
 
 def expression(value: Before, type_: pa.DataType) -> str:
     if isinstance(value, Same):
-        return quoted(value.column)
+        return quote(value.column)
     return f"NULL::{duck_type(type_)}" if value is None else repr(value)
 
 
-def quoted(name: str) -> str:
+def quote(name: str) -> str:
     return f'"{name}"'

@@ -41,7 +41,7 @@ def announce(spec: Path) -> None:
         replace_text(Path(pointer), str(spec.absolute()))
 
 
-def joined(wait_s: float = WAIT_S, pause: Callable[[float], None] = time.sleep) -> list[str]:
+def join_command(wait_s: float = WAIT_S, pause: Callable[[float], None] = time.sleep) -> list[str]:
     """Wait until the first node has announced its job, and make the command by which this node joins.
 
     Raises:
@@ -65,5 +65,5 @@ def joined(wait_s: float = WAIT_S, pause: Callable[[float], None] = time.sleep) 
 
 
 if __name__ == "__main__":
-    line = joined()
+    line = join_command()
     os.execve(line[0], line, importable(os.environ))

@@ -92,7 +92,7 @@ def choose(attempts: Sequence[Sampled], seed: str, vocabulary: int) -> tuple[lis
     return measured_attempts, instead
 
 
-def sampled(turns: Sequence[str], rows: Sequence[str]) -> Iterator[Sampled]:
+def sampled_bases(turns: Sequence[str], rows: Sequence[str]) -> Iterator[Sampled]:
     """Yield the bases of some files of turns, each with what files of training rows push it by."""
     pushes: dict[str, dict[int, float]] = defaultdict(dict)
     for row in read_rows(rows):
@@ -170,7 +170,7 @@ class Drift:
                 yield torch.cat([part.log_softmax(-1) for part in logits])
 
 
-def bounded(drift_at: Callable[[float], float], allowed: float, before: float) -> Taken:
+def bound_step(drift_at: Callable[[float], float], allowed: float, before: float) -> Taken:
     """Shorten a step along its line until the drift is within what is allowed, as TRPO does.
 
     Along the line the drift grows with the square of the length, from what the steps before have left. That is near the

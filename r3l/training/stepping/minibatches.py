@@ -46,7 +46,7 @@ def split(batch: Survey, groups: int, asked: int, seed: str) -> list[Minibatch]:
         group_ids = {group.group_id for group in by_chance[part::parts]}
         own = [group for group in batch.groups if group.group_id in group_ids]
         count = total([*(group.count for group in own), dealt_rest(batch, with_gradient, part, parts)])
-        minibatches.append(Minibatch(part, own, Denominators(dealt(groups, part, parts), count.tokens), count))
+        minibatches.append(Minibatch(part, own, Denominators(share_dealt(groups, part, parts), count.tokens), count))
     return minibatches
 
 
@@ -69,13 +69,13 @@ def total(counts: Iterable[Count]) -> Count:
 def dealt_rest(whole: Count, taken: Count, part: int, parts: int) -> Count:
     """Count one part's share of what is not taken yet."""
     return Count(
-        dealt(whole.rows - taken.rows, part, parts),
-        Counter({term: dealt(tokens - taken.tokens[term], part, parts) for term, tokens in whole.tokens.items()}),
-        dealt(whole.sequence_tokens - taken.sequence_tokens, part, parts),
+        share_dealt(whole.rows - taken.rows, part, parts),
+        Counter({term: share_dealt(tokens - taken.tokens[term], part, parts) for term, tokens in whole.tokens.items()}),
+        share_dealt(whole.sequence_tokens - taken.sequence_tokens, part, parts),
     )
 
 
-def dealt(number: int, part: int, parts: int) -> int:
+def share_dealt(number: int, part: int, parts: int) -> int:
     """Count how many of a number of things one of several parts gets, if they are dealt in turn."""
     return len(range(part, number, parts))
 

@@ -27,14 +27,14 @@ from r3l.training.report import report
 from r3l.training.rows import Search
 from r3l.training.scoring import OtherScores
 from r3l.training.shards import Group, micro_batches, read_groups
-from r3l.training.stepping.drift import Drift, Taken, bounded, choose, sampled
+from r3l.training.stepping.drift import Drift, Taken, bound_step, choose, sampled_bases
 from r3l.training.stepping.minibatches import Minibatch
 
 Gradients = Callable[[Policy, list[Group], OtherScores, Denominators], Measures]
 Plan = Sequence[tuple[int, Minibatch]]  # the epoch and the minibatch of each step
 
 
-def shared(ranks: Ranks, plan: Plan) -> list[Group]:
+def own_groups(ranks: Ranks, plan: Plan) -> list[Group]:
     """List this rank's groups, its share of each minibatch: all ranks take every step, and each scores what it
     reads."""
     return [group for epoch, part in plan if epoch == 0 for group in ranks.share(part.groups)]
@@ -102,7 +102,7 @@ class Steps:
 
     def _look_at_neutral_tokens(self, bound: float) -> None:
         attempts, instead = choose(
-            list(sampled(self.job.turns, self.job.rows)),
+            list(sampled_bases(self.job.turns, self.job.rows)),
             f"{self.job.seed}/{self.job.iteration}",
             int(self.policy.decoder.head.weight.shape[0]),
         )
@@ -180,7 +180,7 @@ class Steps:
             return self.drift_so_far if share == 0 else drift.measure()
 
         with self.timed("drift"):
-            shortened_step = bounded(drift_at, bound * (number + 1) / len(self.plan), self.drift_so_far)
+            shortened_step = bound_step(drift_at, bound * (number + 1) / len(self.plan), self.drift_so_far)
         if shortened_step.share == 0:
             reason = f"training.max_drift={bound:g} does not hold at any length that was tried"
             self.events.append({"event": "step_taken_back", "reason": reason, "detail": f"step {number + 1}"})

@@ -23,7 +23,7 @@ class Chosen(NamedTuple):
     plateau_error: float
 
 
-def chosen(arm: str, runs: Runs, episodes: int) -> Chosen:
+def at_chosen_rates(arm: str, runs: Runs, episodes: int) -> Chosen:
     """Summarise the arm at the rates chosen on the other policies; with one policy on itself."""
     rates = {policy: rate_for(policy, runs) for policy in runs}
     curve_of_policy = [(policy, curve) for policy, rate in rates.items() for curve in runs[policy][rate]]
@@ -71,7 +71,8 @@ def chosen_rate_section(results: Results) -> list[str]:
     if not runs_of_arm:
         return []
     rows = sorted(
-        (chosen(arm, runs, results.test_episodes) for arm, runs in runs_of_arm.items()), key=lambda one: -one.area
+        (at_chosen_rates(arm, runs, results.test_episodes) for arm, runs in runs_of_arm.items()),
+        key=lambda one: -one.area,
     )
     alone = any(len(one.rates) == 1 for one in rows)
     note = (

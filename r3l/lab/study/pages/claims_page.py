@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from r3l.lab.study.claims import Claim, Claims, Results, differences, gap, rate_of, shares
 from r3l.lab.study.compare import mean
-from r3l.lab.study.verdicts import Gap, adjusted, verdict
+from r3l.lab.study.verdicts import Gap, adjust, verdict
 
 UNDECIDED = "UNDECIDED.md"  # beside the page of the decided claims
 DECIDED = ("holds", "does not hold")  # how their verdicts begin
@@ -36,7 +36,7 @@ def results_pages(claims: Claims, folder: Path) -> Pages:
     results_of = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     comparisons = [held_at(place, results_of) for claim in claims.claims for place in places(claim)]
     run_comparisons = [one for one in comparisons if one.gap]
-    qs = adjusted([one.gap.p for one in run_comparisons if one.gap])
+    qs = adjust([one.gap.p for one in run_comparisons if one.gap])
     verdicts = [verdict(one.gap, q, one.claim.direction) for one, q in zip(run_comparisons, qs, strict=True) if one.gap]
     rows: dict[bool, list[str]] = {True: [], False: []}
     for one, q, verdict_text in zip(run_comparisons, qs, verdicts, strict=True):

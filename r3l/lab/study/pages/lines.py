@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from r3l.lab.study.compare import area, mean, standard_error
 from r3l.lab.study.experiment import Cell
 from r3l.lab.study.phase_map import on_dial, place_of
-from r3l.lab.study.results import Results, spent
+from r3l.lab.study.results import Results, sum_spending
 
 MOST = 7  # lines of a picture
 HELD_OUT = "success on held-out tasks"
@@ -49,13 +49,13 @@ def plotted_rate(results: Results) -> float | None:
 def pictures_of(results: Results) -> list[Picture]:
     """Gather the success by steps and by turns, and the share of groups that can teach, of the runs at the plotted
     rate. Where the starting policies are on the dial, the map takes the third one's place."""
-    parts = {title: shown(results, cells) for title, cells in by_point(results).items()}
+    parts = {title: cells_drawn(results, cells) for title, cells in by_point(results).items()}
     if not any(parts.values()) or results.experiment.sizes[results.size].iterations < 2:
         return []  # a single point is no curve
     kinds = [
         ("success-by-steps", "optimiser steps", HELD_OUT, partial(success, results, "steps"), results.test_episodes),
         ("success-by-turns", "turns sampled", HELD_OUT, partial(success, results, "turns"), results.test_episodes),
-        ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed, results), 0),
+        ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed_points, results), 0),
     ]
     title, ours = results.experiment.title, results.experiment.ours()
     if on_dial(results.experiment.sizes[results.size].policies):
@@ -83,7 +83,7 @@ def by_point(results: Results) -> dict[str, list[Cell]]:
     return parts
 
 
-def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
+def cells_drawn(results: Results, cells: Sequence[Cell]) -> list[Cell]:
     """Choose the cells of `MOST` arms: ours, the one that all are held against if there is one, then those with the
     largest mean success over training. An arm that was run with some of ours' seeds only is left out: its mean is over
     other policies. Where all are held against one, the seeds are those that it was run with."""
@@ -102,11 +102,11 @@ def shown(results: Results, cells: Sequence[Cell]) -> list[Cell]:
 
 
 def success(results: Results, against: str, cell: Cell) -> list[Point]:
-    spending = spent(results.metrics[cell.config.run])
+    spending = sum_spending(results.metrics[cell.config.run])
     return [(place(spending[at], at, against), rate) for at, rate in sorted(results.curves[cell.config.run].items())]
 
 
-def mixed(results: Results, cell: Cell) -> list[Point]:
+def mixed_points(results: Results, cell: Cell) -> list[Point]:
     rows = results.metrics[cell.config.run]
     return [(row["iteration"] + 1, None if row["mixed"] is None else float(row["mixed"])) for row in rows]
 
@@ -126,12 +126,12 @@ def lines(cells: Sequence[Cell], points: Callable[[Cell], list[Point]], episodes
     for cell in cells:
         by_arm[cell.arm.name][cell.config.policy.path].append(points(cell))
     return [
-        line(arm, [averaged(runs) for runs in by_policy.values()], episodes * sum(map(len, by_policy.values())))
+        line(arm, [average_runs(runs) for runs in by_policy.values()], episodes * sum(map(len, by_policy.values())))
         for arm, by_policy in by_arm.items()
     ]
 
 
-def averaged(runs: Sequence[Sequence[Point]]) -> list[Point]:
+def average_runs(runs: Sequence[Sequence[Point]]) -> list[Point]:
     return [average(ranks) for ranks in zip(*runs, strict=False)]
 
 

@@ -15,7 +15,7 @@ from r3l.lab.study.pages.equal_turns import equal_turns_section
 from r3l.lab.study.pages.lines import pictures_of, plotted_rate
 from r3l.lab.study.pages.map_picture import draw_map
 from r3l.lab.study.pages.pictures import can_draw, draw
-from r3l.lab.study.phase_map import drawn_places, map_section, predicted
+from r3l.lab.study.phase_map import drawn_places, map_section, predicted_crossing
 from r3l.lab.study.results import Results, kept_alone
 from r3l.lab.study.text import at_rate, with_error
 from r3l.store.files.local import replace_text
@@ -39,7 +39,7 @@ def page(results: Results) -> str:
         budget(results),
         "",
         experiment.knowledge,
-        *planned(experiment),
+        *plan_quotes(experiment),
         "",
     ]
     lines += missing(results.unfinished, len(results.cells))
@@ -72,7 +72,7 @@ def missing(runs: Sequence[str], runs_made: int) -> list[str]:
     return [f"Not run, or not to the end: {len(runs)} of {len(runs) + runs_made} runs ({names}).", ""] if runs else []
 
 
-def planned(experiment: Experiment) -> list[str]:
+def plan_quotes(experiment: Experiment) -> list[str]:
     """Quote what was written before the runs."""
     parts = (("Prediction", experiment.prediction), ("Analysis", experiment.analysis))
     return [line for name, text in parts if text for line in ("", f"**{name}.** {text}")]
@@ -112,13 +112,13 @@ def table(summaries: Sequence[Summary], level: float) -> list[str]:
         lines.append(
             f"| {one.arm} |{rate} {one.policies} ({one.seeds}) | {one.start:.3f} | {with_error(one.final, one.final_error)} | "
             f"**{with_error(one.area, one.area_error)}** | {with_error(one.plateau, one.plateau_error)} | "
-            f"{with_error(one.rise, one.rise_error, '+')} | {reached(one.steps)} | {reached(one.turns)} | {one.episodes:.0f} | "
+            f"{with_error(one.rise, one.rise_error, '+')} | {steps_text(one.steps)} | {steps_text(one.turns)} | {one.episodes:.0f} | "
             f"{one.tokens:.0f} |"
         )
     return lines
 
 
-def reached(value: float) -> str:
+def steps_text(value: float) -> str:
     return "never" if math.isinf(value) else f"{value:.0f}"
 
 
@@ -194,7 +194,8 @@ def write_shown(folder: Path, results: Results) -> Path:
     record = figures(results)
     if can_draw() and (places_of_rate := drawn_places(record)):
         replace_text(
-            folder / name / "map.svg", draw_map(places_of_rate, "GRPO", results.experiment.title, predicted(record))
+            folder / name / "map.svg",
+            draw_map(places_of_rate, "GRPO", results.experiment.title, predicted_crossing(record)),
         )
     return folder / f"{name}.md"
 

@@ -33,7 +33,7 @@ def drill(rng: random.Random) -> list[DemoTurn]:
     verb = errand.treatment[0] if errand.treatment else "put"
     rooms = [f"{kind} {rng.randint(1, 2)}" for kind in rng.sample(OPEN + FLAT, 7)]
     opening = (
-        f"You are in the middle of a room. Looking quickly around you, you see {spoken(rooms)}.\n\n"
+        f"You are in the middle of a room. Looking quickly around you, you see {list_in_words(rooms)}.\n\n"
         f"Your task is to: {SENTENCE[verb].format(errand.target, errand.parent)}"
     )
     turns = [
@@ -50,9 +50,9 @@ def listing(rng: random.Random, errand: Errand, here: str, next_place: str) -> D
         names[rng.randrange(len(names))] = f"{errand.target} {rng.choice(NUMBERS)}"
     has_door = here.split()[0] in OPEN
     observation = (
-        f"You open the {here}. The {here} is open. In it, you see {spoken(names)}."
+        f"You open the {here}. The {here} is open. In it, you see {list_in_words(names)}."
         if has_door
-        else f"You arrive at {here}. On the {here}, you see {spoken(names)}."
+        else f"You arrive at {here}. On the {here}, you see {list_in_words(names)}."
     )
     wanted = next((name for name in names if name.split()[0] == errand.target), None)
     names_read = names[: names.index(wanted) + 1] if wanted else names
@@ -61,7 +61,7 @@ def listing(rng: random.Random, errand: Errand, here: str, next_place: str) -> D
     return DemoTurn(observation, f"<think>{thought}</think><action>{action}</action>", action, wanted is None)
 
 
-def spoken(names: list[str]) -> str:
+def list_in_words(names: list[str]) -> str:
     """Write the names as the game lists them: ``a mug 1, a pan 2, and a egg 1``."""
     words = [f"a {name}" for name in names]
     return words[0] if len(words) == 1 else ", ".join(words[:-1]) + f", and {words[-1]}"

@@ -26,7 +26,7 @@ def object_word() -> re.Pattern[str]:
     return re.compile(rf"\b({'|'.join(object_kinds())})\b")
 
 
-def renamed(demonstration: Demonstration, rng: random.Random) -> Demonstration:
+def rename_objects(demonstration: Demonstration, rng: random.Random) -> Demonstration:
     """Turn every kind of object into another one, the same one everywhere in the episode, its reflection and its
     retry."""
     mapping = dict(zip(object_kinds(), rng.sample(object_kinds(), len(object_kinds())), strict=True))

@@ -20,7 +20,7 @@ from r3l.engines.chat_format import ChatFormat
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration
 from r3l.lab.warm_start.household.demonstrations import demonstrations
 from r3l.lab.warm_start.household.start import Recipe, measure_household, recipe_of, system_prompt
-from r3l.lab.warm_start.loss import hidden_states, padded, shared_length
+from r3l.lab.warm_start.loss import hidden_states, pad_rows, shared_length
 from r3l.lab.warm_start.rows import DemoRow, RowEncoder
 from r3l.lab.warm_start.start import empty_folder
 from r3l.lab.warm_start.train import Schedule, set_rates, steps_of
@@ -67,7 +67,7 @@ def adapter_start(
     episodes = list(demonstrations(recipe.level, seed, DEMONSTRATIONS, recipe.habits, recipe.task_types))
     rows = rows_of(episodes, model, recipe, seed)
     progress(f"{len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
-    policy = adapted(model, init, seed)
+    policy = load_adapted(model, init, seed)
     own_schedule = replace(schedule, minutes=minutes).slower(0.5 if init else 1.0)
     training_figures = train_adapter(policy, rows, own_schedule, derive(seed, "adapter batches"), folder, progress)
     if out.is_dir():
@@ -83,7 +83,7 @@ def adapter_start(
         "parameters": sum(part.numel() for _, part in policy.trainable()),
         "digest": snapshot_digest(out),
         "training": training_figures,
-        "heldout": measured(out, name, measured_tasks),
+        "heldout": measure_adapter(out, name, measured_tasks),
         "seconds": round(time.monotonic() - began, 1),
     }
     (out / "warm_start.json").write_text(json.dumps(record, indent=1) + "\n")
@@ -97,7 +97,7 @@ def rows_of(episodes: Sequence[Demonstration], model: Path, recipe: Recipe, seed
     return [replies_only(row) for one in episodes for row in encoder.rows_once(one, mixer)]
 
 
-def measured(policy: Path, name: str, tasks: int) -> dict[str, Any]:
+def measure_adapter(policy: Path, name: str, tasks: int) -> dict[str, Any]:
     """Measure the held-out figures with free reflections, and the share that parses when they are held to the
     schema."""
     if not tasks:
@@ -113,7 +113,7 @@ def replies_only(row: DemoRow) -> DemoRow:
     return DemoRow(row.kind, row.ids, [weight if weight >= 1 else 0.0 for weight in row.weights])
 
 
-def adapted(model: Path, init: Path | None, seed: int) -> Policy:
+def load_adapted(model: Path, init: Path | None, seed: int) -> Policy:
     """Load the model with a new adapter, or that of an earlier warm start."""
     settings = PolicySettings(path=str(model), adapter="lora", lora_rank=RANK, lora_alpha=2 * RANK, dtype="bfloat16")
     return load_policy(
@@ -155,7 +155,7 @@ def train_adapter(
 def reply_loss(model: Any, rows: Sequence[DemoRow]) -> tuple[torch.Tensor, float]:
     """Compute sum_t w_t * -log p(t | before) / sum_t w_t, and the plain mean over the replies' tokens."""
     P = shared_length(rows)
-    ids_BT, weights_BT = padded(rows, P, model.config.pad_token_id)
+    ids_BT, weights_BT = pad_rows(rows, P, model.config.pad_token_id)
     hidden_BTD = hidden_states(model, torch.tensor(rows[0].ids[:P]), ids_BT)
     is_target = weights_BT > 0
     weights = weights_BT[is_target] / weights_BT.sum()
