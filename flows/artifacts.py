@@ -101,11 +101,11 @@ def held_out(score: Scores) -> list[str]:
         "",
         f"| {' | '.join(names)} |",
         "|---" * len(names) + "|",
-        *(f"| {' | '.join(cell(row[name]) for name in names)} |" for row in rows),
+        *(f"| {' | '.join(html_cell(row[name]) for name in names)} |" for row in rows),
     ]
 
 
-def cell(value: object) -> str:
+def html_cell(value: object) -> str:
     """Write the text of a table's cell: a task type is a world's own word, and acts on nothing."""
     return escape(visible(str(value))).replace("|", "&#124;")
 

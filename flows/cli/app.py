@@ -191,7 +191,7 @@ class OnTerminal(logging.Handler):
 
 
 def end_on_hangup() -> None:
-    """Let a closed terminal end the work as SIGTERM does. `nohup`, which ignores that signal, is honoured."""
+    """Let a closed terminal end the work as SIGTERM does. ``nohup``, which ignores that signal, is honoured."""
     if signal.getsignal(signal.SIGHUP) is signal.SIG_DFL:
         signal.signal(signal.SIGHUP, lambda *_: signal.raise_signal(signal.SIGTERM))
 

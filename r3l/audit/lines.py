@@ -9,7 +9,7 @@ from typing import Any
 
 from r3l.audit.reader import Reader, Row
 from r3l.errors import StoreError
-from r3l.store.difference import Difference, diff, flat
+from r3l.store.difference import Difference, diff
 from r3l.store.figures import LINES
 from r3l.store.files.lock import LOCK, living
 from r3l.store.layout import SETTINGS as SAVED
@@ -19,6 +19,7 @@ from r3l.store.metrics import FOLLOWED
 from r3l.store.parting import Line as StoredLine
 from r3l.store.parting import Parting, parting
 from r3l.store.stage import Store
+from r3l.system.nested import leaves
 
 SHARED = """
 SELECT max(iteration) AS iteration FROM stages a JOIN stages b USING (run, iteration, stage)
@@ -102,7 +103,7 @@ def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
         for place in (Line(line.run), line)
         for row in its.remembered(SETTINGS, place.place)
     }
-    all_settings = flat({stage: json.loads(settings) for stage, settings in stages.items()})
+    all_settings = leaves({stage: json.loads(settings) for stage, settings in stages.items()})
     policy = saved_policy(reader.store, line)
     return all_settings | {f"policy.{name}": policy[name] for name in ("name", "path") if name in policy}
 

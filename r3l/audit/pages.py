@@ -49,7 +49,7 @@ def cell(value: Any, limit: int = CELL) -> str:
     return text if len(text) <= limit else f"{text[:limit]}… ({len(text):,} characters)"
 
 
-def plain(value: Any) -> str:
+def setting_text(value: Any) -> str:
     """Write a setting as it was set."""
     return f"{value:g}" if isinstance(value, float) else cell(value)
 
@@ -81,7 +81,7 @@ def environment() -> Environment:
         "short": shorten,
         "both_ends": both_ends,
         "cell": cell,
-        "plain": plain,
+        "plain": setting_text,
         "fields": report_fields,
         "power": power,
     }

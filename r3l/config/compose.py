@@ -16,6 +16,7 @@ from r3l import plugins
 from r3l.config.complaints import SEVERAL, complaints, nearest_first, unknown
 from r3l.config.model import Config
 from r3l.errors import ConfigError
+from r3l.system.nested import leaves
 
 PRESETS = Path(__file__).parent.parent / "presets"
 POLICY = "latent"  # preset of the policy that a run has where none is named
@@ -163,15 +164,6 @@ def refuse_contradictions(options: Mapping[str, tuple[str, Any]], assignments: I
             option, before = setter_of.setdefault(name, (f"--set {text}", value))
             if before != value:
                 raise ConfigError(f"{option} ({name}={before}) and --set {text} contradict each other: leave one out")
-
-
-def leaves(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Write ``{"method": {"alpha": 3}}`` as ``{"method.alpha": 3}``."""
-    leaf_of_name: dict[str, Any] = {}
-    for key, value in settings.items():
-        inner = {f"{key}.{name}": leaf for name, leaf in leaves(value).items()} if isinstance(value, dict) else {}
-        leaf_of_name |= inner if isinstance(value, dict) else {key: value}
-    return leaf_of_name
 
 
 def compose(**asked: Any) -> Config:

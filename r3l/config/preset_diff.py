@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from r3l.config.compose import leaves, load_preset, merge, resolve_conditions, validate
+from r3l.config.compose import load_preset, merge, resolve_conditions, validate
 from r3l.config.environments import ENVIRONMENT_KINDS
+from r3l.system.nested import leaves
 
 Difference = tuple[str, Any, Any]
 

@@ -10,6 +10,7 @@ from r3l.config.kinds import Kinds
 from r3l.config.model import Config
 from r3l.config.section import Section, belongs
 from r3l.stages import STAGES
+from r3l.system.visible import table_cell
 
 HEAD = """# Settings
 
@@ -103,7 +104,12 @@ def row(field: FieldInfo) -> tuple[str, str, str, str]:
         if (value := getattr(one, name, None)) is not None
     ]
     meaning = " ".join((field.description or "").split())
-    return escaped(type_name(field.annotation)), escaped(shown_default), escaped(", ".join(limits)), escaped(meaning)
+    return (
+        table_cell(type_name(field.annotation)),
+        table_cell(shown_default),
+        table_cell(", ".join(limits)),
+        table_cell(meaning),
+    )
 
 
 def type_name(annotation: Any) -> str:
@@ -116,10 +122,6 @@ def type_name(annotation: Any) -> str:
     if origin in (list, tuple):
         return f"list of {type_name(inner[0])}"
     return WORDS.get(getattr(annotation, "__name__", ""), str(annotation))
-
-
-def escaped(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 if __name__ == "__main__":

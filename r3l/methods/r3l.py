@@ -21,7 +21,7 @@ class R3L(Method[R3LSettings]):
 
     def plan(self, settings: R3LSettings, group_size: int) -> SamplingPlan:
         """Plan retries as half of the budget: with k sequential retries per base, only the first N/2k bases are retried
-        (paper, table `retry_count`), and k is N/2 at most."""
+        (paper, table ``retry_count``), and k is N/2 at most."""
         half = group_size // 2
         retries = min(settings.retries_per_base, half)
         if not settings.reflect or retries == 0:

@@ -3,7 +3,7 @@
 from typing import TypedDict
 
 from r3l.config import Config
-from r3l.config.compose import assign, leaves, validate
+from r3l.config.compose import assign, validate
 from r3l.errors import ConfigError
 from r3l.exploration.progress import Progress
 from r3l.methods import plan
@@ -17,6 +17,7 @@ from r3l.pipeline.workbench import Placement, Replay
 from r3l.stages import stages_that
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
+from r3l.system.nested import leaves
 
 ORDER = stages_that(lambda stage: not stage.apart)
 

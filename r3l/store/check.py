@@ -14,7 +14,7 @@ from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.catalog import connect_to, load_manifests
 from r3l.store.failures import failing_stages
-from r3l.store.index import Block, blocks_of
+from r3l.store.figures import require_runs
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
 from r3l.store.manifest import Manifest, ManifestRef
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
@@ -57,10 +57,8 @@ def check_run(store: Store, run: str, blocks: Sequence[Block] | None = None) -> 
 
     The invariants are asked only of a run whose files are sound, and not of iterations whose tokens were pruned.
     """
-    if run not in store.runs():
-        raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(store.runs()) or 'no runs'}")
-    folders = None if blocks is None else {folder for block in blocks for folder in block.folders}
-    if damage := list(find_damage(store, run, folders)):
+    require_runs(store, [run])
+    if damage := list(find_damage(store, run)):
         return damage
     some = blocks_of(store, run) if blocks is None else blocks
     return list(dict.fromkeys(finding for block in some for finding in unfit(store, block)))

@@ -13,6 +13,7 @@ from r3l.store.catalog import connect
 from r3l.store.query import query
 from r3l.store.stage import Store
 from r3l.system.machine import other_machine
+from r3l.system.nested import leaves
 
 Row = dict[str, Any]
 # What is the same in every replay of the same settings: no sampling, no optimiser.
@@ -152,19 +153,11 @@ def changed_settings(both: list[tuple[Row, Row]]) -> Iterator[Row]:
     """Yield the settings that differ, each once per stage."""
     names_told = set()
     for a, b in both:
-        before, after = flat(json.loads(a["settings"])), flat(json.loads(b["settings"]))
+        before, after = leaves(json.loads(a["settings"])), leaves(json.loads(b["settings"]))
         for name in sorted(before.keys() | after.keys()):
             if before.get(name) != after.get(name) and (a["stage"], name) not in names_told:
                 names_told.add((a["stage"], name))
                 yield {"stage": a["stage"], "setting": name, "a": before.get(name), "b": after.get(name)}
-
-
-def flat(settings: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Flatten nested settings by dotted name."""
-    leaves: dict[str, Any] = {}
-    for name, value in settings.items():
-        leaves |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
-    return leaves
 
 
 def visible(made: Iterable[tuple[str, int | None]], branch: str) -> set[str]:

@@ -128,7 +128,8 @@ def story_lines(story: Story) -> Iterator[str]:
         f"{line['trajectory_id']}  {line['kind']} of run "
         f"{line['run']}{' branch ' + line['branch'] if line['branch'] else ''}"
     )
-    yield f"  task         {line['environment']}/{line['split']} {plain(line['task_id'])} ({plain(line['task_type'])})"
+    task = f"{as_line(line['task_id'])} ({as_line(line['task_type'])})"
+    yield f"  task         {line['environment']}/{line['split']} {task}"
     yield (
         f"  came to      {line['status']}, reward {line['reward']:g} after {line['turns']} turns, sampled by "
         f"policy {line['sampled_by']}"
@@ -142,7 +143,7 @@ def story_lines(story: Story) -> Iterator[str]:
         yield f"  base         {line['base_id']}, reward {line['base_reward']:g}"
         yield f"  reflection   {line['reflection_id']}: {line['outcome']}, asks for turn {line['pivot_asked']}"
         yield f"  guidance     {guide_of(line['guidance'], line['hint_level'], line['guided_by'])}"
-        yield from (f"               {plain(text)}" for text in (line["root_cause"], line["suggestion"]) if text)
+        yield from (f"               {as_line(text)}" for text in (line["root_cause"], line["suggestion"]) if text)
         yield (
             f"  pivot        {line['pivot_turn']} turns kept of {line['parent_id']}, {line['shared_turns']} shared "
             "with the base"
@@ -160,10 +161,10 @@ def guide_of(source: str, level: int | None, policy: str) -> str:
     """Say who wrote the guidance, in words."""
     return {
         "policy": "written by the policy itself",
-        "teacher": f"written by teacher {plain(policy)}",
+        "teacher": f"written by teacher {as_line(policy)}",
         "oracle": "the environment's oracle",
         "hint": f"hint of level {level}",
-    }.get(source, plain(source))
+    }.get(source, as_line(source))
 
 
 def credit_lines(line: Row) -> Iterator[str]:
@@ -177,7 +178,7 @@ def credit_lines(line: Row) -> Iterator[str]:
             f"{line['trained_tokens']} tokens with weight"
         )
     if line["events"]:
-        yield f"  events       {plain(line['events'])}"
+        yield f"  events       {as_line(line['events'])}"
     if line["row_id"] and line["step"] is not None:
         yield (
             f"  step         {line['step']}: {line['parent_policy']} -> {line['written_policy']} in "
@@ -188,7 +189,7 @@ def credit_lines(line: Row) -> Iterator[str]:
 def offspring_line(row: Row) -> str:
     reflection = f"{row['reflection_id']}: {row['outcome'] or row['status']}"
     if row["retry_id"] is None:
-        return f"{reflection}; no retry: {plain(row['decision']).removeprefix('no retry: ')}"
+        return f"{reflection}; no retry: {as_line(row['decision']).removeprefix('no retry: ')}"
     came_to = f"reward {row['retry_reward']:g} ({row['gain']:+g})"
     return f"{reflection}; retried from turn {row['pivot_turn']}, {came_to}, {row['distilled_id'] or 'not distilled'}"
 
@@ -196,7 +197,7 @@ def offspring_line(row: Row) -> str:
 def turn_lines(turns: Sequence[Row]) -> Iterator[str]:
     for turn in turns:
         weight = weight_of(turn) if turn["weight"] else "no weight"
-        yield f"    turn {turn['turn']:>3}  {plain(turn['action']) or '(invalid reply)':<40.40}  {weight}"
+        yield f"    turn {turn['turn']:>3}  {as_line(turn['action']) or '(invalid reply)':<40.40}  {weight}"
 
 
 def weight_of(turn: Row) -> str:
@@ -206,7 +207,7 @@ def weight_of(turn: Row) -> str:
     return f"{text_so_far}, w·A {turn['loss_weight']:+.4g}" if turn["loss_weight"] else text_so_far
 
 
-def plain(text: str) -> str:
+def as_line(text: str) -> str:
     """Put text of a model or a world on one line and without control characters, so that it cannot control a
     terminal."""
     line = "".join(character if character.isprintable() else " " for character in text)

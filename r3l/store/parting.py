@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from r3l.errors import StoreError
 from r3l.stages import STAGES
-from r3l.store.difference import flat
 from r3l.store.digests import table_digest
 from r3l.store.layout import StageRef
 from r3l.store.manifest import Manifest
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VOLATILE
 from r3l.system.machine import other_machine
+from r3l.system.nested import leaves
 from r3l.system.seeds import derive
 
 Row = dict[str, Any]
@@ -131,7 +131,7 @@ def compare_places(a: Line, b: Line, iteration: int | None = None) -> Iterator[t
 
 def _by_inputs(place: Place, a: Manifest, b: Manifest) -> Parting | None:
     """Find the first of what a stage is made with that differs."""
-    before, after = flat(a["settings"]), flat(b["settings"])
+    before, after = leaves(a["settings"]), leaves(b["settings"])
     differing = [name for name in sorted({*before, *after}) if before.get(name) != after.get(name)]
 
     def named(cause: str, names: list[str]) -> Parting | None:

@@ -24,8 +24,8 @@ LOCKED = (
 def query(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> pa.Table:
-    """Run one statement; DuckDB tells columns of one name apart (`run`, `run_1`). Raise `StoreError` with DuckDB's own
-    words where it can't be run."""
+    """Run one statement; DuckDB tells columns of one name apart (``run``, ``run_1``). Raise `StoreError` with DuckDB's
+    own words where it can't be run."""
     try:
         relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
         if relation is not None and len(set(relation.columns)) < len(relation.columns):

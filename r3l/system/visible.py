@@ -28,6 +28,11 @@ def visible(text: str) -> str:
     return text.translate({ord(character): mark(character) for character in harmful}) if harmful else text
 
 
+def table_cell(text: str) -> str:
+    """Escape a text for a cell of a table of Markdown."""
+    return text.replace("|", "\\|")
+
+
 class VisibleRecord(logging.LogRecord):
     """A line of a log whose message and traceback are made visible, whatever handler shows them."""
 

@@ -104,7 +104,7 @@ def run_job(path: Path, join: Callable[[], Ranks]) -> int:
         result = run_update(job, ranks, say, import_seconds=time.perf_counter() - start_time)
     except R3LError as error:
         emit("failed", cause=str(error))
-        print(f"r3l.training: {escape(str(error))}", file=sys.stderr)
+        print(f"r3l.training: {json_escaped(str(error))}", file=sys.stderr)
         return 1
     say(
         "finish",
@@ -122,7 +122,7 @@ def emit(event: str, **fields: object) -> None:
     print(json.dumps({"event": event, "time": time.time(), **fields}), flush=True)
 
 
-def escape(text: str) -> str:
+def json_escaped(text: str) -> str:
     """Write a text as JSON escapes it, so that nothing in it acts on a terminal."""
     return json.dumps(text)[1:-1]
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from flows.cli.commands.prepare import export_policy, new
 from r3l.config import Config, compose
 from r3l.errors import ConfigError
-from r3l.pipeline.export.card import cell, shown_settings
+from r3l.pipeline.export.card import inert_cell, shown_settings
 from r3l.pipeline.settings.saved import save_config
 from r3l.records import EvaluatedEpisode
 from r3l.store.layout import StageKey
@@ -177,7 +177,7 @@ def test_a_card_has_no_place_of_the_machine_and_no_text_that_acts(tmp_path: Path
     assert "path" not in shown_settings(named)["policy"]
     assert "name" not in shown_settings(named)["policy"]
     assert {"store", "engine", "placement", "tracking"} & set(shown_settings(config)) == set()
-    assert cell("a|b\n<script> `x` \x1b[2J") == "a\\|b &lt;script> 'x' ⟨U+001B⟩[2J"
+    assert inert_cell("a|b\n<script> `x` \x1b[2J") == "a\\|b &lt;script> 'x' ⟨U+001B⟩[2J"
 
 
 def replace_policy(config: Config, **changes: str) -> Config:

@@ -3,7 +3,7 @@
 import pytest
 
 from r3l.errors import StoreError
-from r3l.store.genealogy import plain, why
+from r3l.store.genealogy import as_line, why
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 
@@ -114,4 +114,4 @@ def test_what_is_not_there_is_named_with_what_is_near(store):
 
 
 def test_untrusted_text_can_not_steer_the_terminal():
-    assert plain("go\x1b[2J north\nnow") == "go [2J north now"
+    assert as_line("go\x1b[2J north\nnow") == "go [2J north now"

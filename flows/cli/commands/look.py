@@ -108,7 +108,7 @@ def track(
 
 def runs(store: Root = "") -> None:
     """List the runs of the store."""
-    from flows.cli.screen.answers import cell, warn_of_left_out
+    from flows.cli.screen.answers import one_line, warn_of_left_out
     from r3l.audit.standing import held_out_tiles, points
     from r3l.audit.web.overview import Overview
 
@@ -123,10 +123,10 @@ def runs(store: Root = "") -> None:
         rate = "" if newest["base_success"] is None else f"{points(newest['base_success'])} %"
         tile = next(held_out_tiles(row["standing"].curves), None)
         table.add_row(
-            *map(cell, (row["run"], row["branch"], row["standing"].about())),
+            *map(one_line, (row["run"], row["branch"], row["standing"].about())),
             *(str(row["iterations"]), row["last_commit"][:16].replace("T", " "), rate),
-            cell(f"{tile.value} {row['standing'].curves[0].benchmark}" if tile else ""),
-            cell(newest["no_step"] or ""),
+            one_line(f"{tile.value} {row['standing'].curves[0].benchmark}" if tile else ""),
+            one_line(newest["no_step"] or ""),
         )
     screen().print(table)
 

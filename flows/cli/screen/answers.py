@@ -27,7 +27,7 @@ STYLES = {  # of the lines of `r3l why`
 }
 
 
-def cell(value: object, most: int = CELL) -> str:
+def one_line(value: object, most: int = CELL) -> str:
     """Write a value as one line of text, shortened."""
     if value is None:
         return ""
@@ -39,7 +39,7 @@ def cell(value: object, most: int = CELL) -> str:
 def rows_view(answer: pa.Table, width: int) -> RenderableType:
     """Draw the rows of an answer: a table with numbers to the right, or records where it is wider than `width`
     columns."""
-    rows = [[cell(value) for value in row.values()] for row in answer.to_pylist()]
+    rows = [[one_line(value) for value in row.values()] for row in answer.to_pylist()]
     names = answer.column_names
     widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
     if rows and sum(widths) + 3 * len(widths) + 1 > width:
@@ -64,7 +64,7 @@ def records(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
         block.add_column(style="cyan", no_wrap=True)
         block.add_column(overflow="fold")
         for name, value in zip(names, row, strict=True):
-            block.add_row(name, cell(value, RECORD_CELL))
+            block.add_row(name, one_line(value, RECORD_CELL))
         parts += [Text(f"─ row {number + 1} of {len(rows)} ─", style="dim"), block]
     return Group(*parts)
 

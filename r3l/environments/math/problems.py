@@ -82,14 +82,14 @@ def gold_of(row: Mapping[str, Any]) -> str:
     box of the solution."""
     reward_model = row.get("reward_model")
     if holds_value(row, "final_answer"):
-        return plain(row["final_answer"])
+        return answer_text(row["final_answer"])
     if isinstance(reward_model, Mapping) and holds_value(reward_model, "ground_truth"):
-        return plain(reward_model["ground_truth"])
+        return answer_text(reward_model["ground_truth"])
     if holds_value(row, "answer"):
-        answer = plain(row["answer"])
+        answer = answer_text(row["answer"])
         final = FINAL_LINE.search(answer)
         return without_thousands(final[1]) if final else answer
-    return last_box(plain(row["solution"])) or "" if holds_value(row, "solution") else ""
+    return last_box(answer_text(row["solution"])) or "" if holds_value(row, "solution") else ""
 
 
 def holds_value(row: Mapping[str, Any], column: str) -> bool:
@@ -104,10 +104,10 @@ def without_thousands(answer: str) -> str:
     return answer.replace(",", "") if ONE_NUMBER.fullmatch(answer) else answer
 
 
-def plain(value: Any) -> str:
+def answer_text(value: Any) -> str:
     """Write a gold answer as text: 27.0 is 27, several answers are listed, dollar signs around it go."""
     if isinstance(value, list | tuple):
-        return ", ".join(plain(one) for one in value)
+        return ", ".join(answer_text(one) for one in value)
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
     text = whole(str(value)).strip()

@@ -45,7 +45,7 @@ def without_unit(text: str) -> tuple[str, str]:
     """Cut the unit off: what stands before it, and the unit where it is one that measures; ("the text", "") where none
     is."""
     if (match := UNIT.search(text)) and not lone_letter(text, match):
-        return text[: match.start()], plain(match["unit"])
+        return text[: match.start()], spell_unit(match["unit"])
     for pattern in (NAME, BARE):
         if (match := pattern.search(text)) and names_things(match["name"]):
             return match["number"] if pattern is BARE else text[: match.start()], ""
@@ -67,7 +67,7 @@ def names_things(name: str) -> bool:
     )
 
 
-def plain(unit: str) -> str:
+def spell_unit(unit: str) -> str:
     """Write a unit in one spelling."""
     bare = re.sub(rf"{LATEX}|[\s{{}}.~]|\\[,;: ]|\\cdot", "", unit).replace("per", "/")
     return ALIKE.get(bare, bare)

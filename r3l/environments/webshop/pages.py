@@ -60,7 +60,7 @@ def visible(pieces: Iterable[Piece]) -> list[Piece]:
     return visible_pieces
 
 
-def plain(pieces: Sequence[Piece]) -> str:
+def plain_page(pieces: Sequence[Piece]) -> str:
     return " [SEP] ".join(piece.text.strip() for piece in visible(pieces))
 
 

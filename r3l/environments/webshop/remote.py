@@ -98,7 +98,7 @@ class RemoteShopEnvironment:
             pieces = [element.piece for element in state.elements]
         options = json.dumps(dict(state.options))
         return Observation(
-            pages.plain(pieces) if self.text_mode == "plain" else pages.rich(pieces, options, state.visited)
+            pages.plain_page(pieces) if self.text_mode == "plain" else pages.rich(pieces, options, state.visited)
         )
 
     def snapshot(self) -> RemoteState | None:

@@ -149,7 +149,7 @@ class WebShopEnvironment:
     def observation(self, state: State) -> Observation:
         pieces = self.shop.pieces(state)
         text = (
-            pages.plain(pieces)
+            pages.plain_page(pieces)
             if self.settings.text_mode == "plain"
             else pages.rich(pieces, state.address, state.visited)
         )

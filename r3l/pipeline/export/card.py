@@ -47,12 +47,12 @@ def model_card(store: Store, config: Config, iteration: int, digest: str, title:
     base = base_model(config)
     return Template(package_files(__package__).joinpath("model_card.md").read_text(encoding="utf-8")).substitute(
         base_line=f"base_model: {base}\n" if base else "",
-        title=cell(title),
-        base=f"`{base}`" if base else f"The policy `{cell(config.policy.name)}`",
-        method=cell(config.method.kind),
-        environment=cell(config.environment.kind),
+        title=inert_cell(title),
+        base=f"`{base}`" if base else f"The policy `{inert_cell(config.policy.name)}`",
+        method=inert_cell(config.method.kind),
+        environment=inert_cell(config.environment.kind),
         iterations=iteration + 1,
-        run=cell(config.run),
+        run=inert_cell(config.run),
         digest=digest,
         evaluations=_evaluations(evaluations),
         curve=_curve(rows),
@@ -74,7 +74,7 @@ def shown_settings(config: Config) -> dict[str, Any]:
     return {name: _without_places(whole[name]) for name in SECTIONS if name in whole}
 
 
-def cell(text: object) -> str:
+def inert_cell(text: object) -> str:
     """Write a text as it stands in a table of Markdown: it acts neither in a terminal nor on the page."""
     text_shown = " ".join(visible(str(text)).split())
     return text_shown.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("`", "'")
@@ -82,7 +82,7 @@ def cell(text: object) -> str:
 
 def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     lines = [heads, ["---"] * len(heads), *rows]
-    return "\n".join(f"| {' | '.join(cell(one) for one in line)} |" for line in lines)
+    return "\n".join(f"| {' | '.join(inert_cell(one) for one in line)} |" for line in lines)
 
 
 def _evaluations(rows: Sequence[dict[str, Any]]) -> str:
@@ -115,14 +115,14 @@ def _curve(rows: Sequence[dict[str, Any]]) -> str:
 def _data(config: Config) -> str:
     """Say what the tasks are made from, where the environment says it."""
     environment = config.environment
-    sentence = f"Tasks of `{cell(environment.kind)}`, split `{cell(environment.split)}`, {config.rollout.tasks} per "
-    sentence += f"iteration, {config.rollout.group_size} trajectories per task."
+    sentence = f"Tasks of `{inert_cell(environment.kind)}`, split `{inert_cell(environment.split)}`, "
+    sentence += f"{config.rollout.tasks} per iteration, {config.rollout.group_size} trajectories per task."
     try:
         world = make_world(environment)
         source = world.data(environment.split) if isinstance(world, Sourced) else ""
     except R3LError:  # its package or its data are not on this host
         source = ""
-    return f"{sentence} Source: {cell(source)}." if source else sentence
+    return f"{sentence} Source: {inert_cell(source)}." if source else sentence
 
 
 def _without_places(value: Any) -> Any:

@@ -4,7 +4,7 @@ make it another run is refused, unless that is asked for by name."""
 from typing import Any, NamedTuple
 
 from r3l.config import Config
-from r3l.config.compose import Asked, allow_asked, compose_asked, leaves, validate
+from r3l.config.compose import Asked, allow_asked, compose_asked, validate
 from r3l.config.preset_diff import between
 from r3l.config.section import Section, stages_of
 from r3l.errors import ConfigError, StoreError
@@ -14,6 +14,7 @@ from r3l.records import Event
 from r3l.stages import STAGES
 from r3l.store.policies.snapshots import latest_policy
 from r3l.store.stage import Store
+from r3l.system.nested import leaves
 
 GUARDED = ("policy", "environment", "method")  # what a run is a run of
 PARAMETERS = ("policy.adapter", "policy.lora_rank", "policy.lora_alpha", "policy.lora_targets")  # the optimiser's

@@ -10,7 +10,7 @@ import duckdb
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
 from r3l.store.exports.inspect_log import write_log
-from r3l.store.scans import quoted
+from r3l.store.figures import require_runs
 from r3l.store.stage import Store
 
 FORMATS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".jsonl": "FORMAT json, ARRAY false"}
@@ -26,8 +26,7 @@ def export_run(store: Store, run: str, path: Path) -> int:
     """
     if path.suffix not in (*FORMATS, LOG):
         raise StoreError(f"{path}: expected a name that ends in {', '.join(FORMATS)} or {LOG}")
-    if run not in store.runs():
-        raise StoreError(f"run {run!r}: not in {store.root}; it has {', '.join(store.runs()) or 'no runs'}")
+    require_runs(store, [run])
     growing = path.with_name(f".{path.name}~{os.getpid()}")
     with connect(store, [run]) as connection:
         try:

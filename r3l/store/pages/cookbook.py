@@ -46,12 +46,12 @@ def answer(names: list[str], rows: list[dict[str, Any]]) -> str:
     if not rows:
         return "No rows in this run."
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
-    lines += [f"| {' | '.join(cell(row[name]) for name in names)} |" for row in rows[:ROWS]]
+    lines += [f"| {' | '.join(answer_cell(row[name]) for name in names)} |" for row in rows[:ROWS]]
     more = f"\n\n… and {len(rows) - ROWS} more rows." if len(rows) > ROWS else ""
     return "\n".join(lines) + more
 
 
-def cell(value: Any) -> str:
+def answer_cell(value: Any) -> str:
     """Write one line of Markdown that can't be markup: text of models stands in it."""
     if value is None or value != value:  # NaN is not itself
         return ""

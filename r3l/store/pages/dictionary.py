@@ -8,6 +8,7 @@ from r3l.store.check import INVARIANTS, invariant_sql
 from r3l.store.contents import Contents
 from r3l.store.tables.columns import TableColumn, duck_type
 from r3l.store.tables.schemas import PLACE, TABLES, VERSIONS
+from r3l.system.visible import table_cell
 
 HEAD = """# Data dictionary
 
@@ -73,14 +74,10 @@ def place() -> str:
 
 def rows(columns: list[TableColumn]) -> str:
     lines = [
-        f"| `{c.name}` | {duck_type(c.type)}{', may be null' if c.nullable else ''} | {escape_cell(c.meaning)} |"
+        f"| `{c.name}` | {duck_type(c.type)}{', may be null' if c.nullable else ''} | {table_cell(c.meaning)} |"
         for c in columns
     ]
     return "\n".join(["| column | type | meaning |", "|---|---|---|", *lines])
-
-
-def escape_cell(text: str) -> str:
-    return text.replace("|", "\\|")
 
 
 def comment(sql: str) -> str:

@@ -41,7 +41,7 @@ def storable(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, pa.Table]:
         log.warning("stage %s: %s left out: %s", key, event.subject_id, event.reason)
     left_out = {event.subject_id for table in ATTEMPTS for event in misfits.get(table, [])}
     rows_of = {
-        table: [row for row in rows if escape(value(row, ATTEMPTS[table])) not in left_out]
+        table: [row for row in rows if storable_text(value(row, ATTEMPTS[table])) not in left_out]
         for table, rows in tables.items()
         if table in ATTEMPTS
     }
@@ -55,8 +55,8 @@ def misfits_of(key: StageKey, table: str, rows: Sequence[Any]) -> list[Event]:
     misfits = []
     for row in rows:
         if wrong := faults(table, row):
-            subject = escape(value(row, ATTEMPTS.get(table, "subject_id")))
-            values = "; ".join(f"{name} = {escape(value(row, name))[:SHOWN]}" for name in wrong)
+            subject = storable_text(value(row, ATTEMPTS.get(table, "subject_id")))
+            values = "; ".join(f"{name} = {storable_text(value(row, name))[:SHOWN]}" for name in wrong)
             reason = f"its row of {table} can't be stored: " + "; ".join(
                 f"{name}: {why}" for name, why in wrong.items()
             )
@@ -71,7 +71,7 @@ def faults(table: str, row: Any) -> dict[str, str]:
         try:
             pa.array([value(row, column.name)], column.type).validate(full=True)
         except MISFITS as error:
-            reasons[column.name] = escape(error)
+            reasons[column.name] = storable_text(error)
     return reasons
 
 
@@ -79,7 +79,7 @@ def value(row: Any, name: str) -> Any:
     return row[name] if isinstance(row, Mapping) else getattr(row, name)
 
 
-def escape(value: object) -> str:
+def storable_text(value: object) -> str:
     """Write the value as text that UTF-8 can hold. Python writes out no integer of more than 4,300 digits."""
     if isinstance(value, int) and value.bit_length() > 4_096:
         return f"an integer of {value.bit_length()} bits"

@@ -127,11 +127,11 @@ def rows_table(rows: Rows) -> list[str]:
     if not rows:
         return ["(no rows)"]
     names = list(rows[0])
-    row_lines = [" | ".join(cell(row[name]) for name in names) for row in rows]
+    row_lines = [" | ".join(number_cell(row[name]) for name in names) for row in rows]
     return [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}", *(f"| {line} |" for line in row_lines)]
 
 
-def cell(value: Any) -> str:
+def number_cell(value: Any) -> str:
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return ""
     return f"{value:.3f}" if isinstance(value, float) else str(value)
