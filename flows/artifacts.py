@@ -8,8 +8,8 @@ from html import escape
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from flows.live import Live
-from flows.trend import image
+from flows.progress_artifact import Live
+from flows.trend_image import image
 from r3l.audit.addresses import line_url
 from r3l.audit.lines import Line
 from r3l.config import Config

@@ -7,7 +7,7 @@ from prefect.artifacts import create_table_artifact
 
 from flows import artifacts
 from flows.artifacts import artifact_key
-from flows.ending import run_attended, watched_flow
+from flows.cancellation import run_attended, watched_flow
 from flows.tasks import RUNNER, runner
 from r3l.config import Config
 from r3l.evaluation.benchmarks import pose

@@ -5,10 +5,10 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows import artifacts
-from flows.ending import run_attended, watched_flow
-from flows.live import Live
+from flows.cancellation import run_attended, watched_flow
 from flows.placement.placed import PrefectPlacement
 from flows.placement.remote_jobs import check_placement
+from flows.progress_artifact import Live
 from flows.tasks import RUNNER, PrefectRunner, runner
 from r3l.config import Config
 from r3l.config.form import Form

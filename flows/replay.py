@@ -6,7 +6,7 @@ from typing import Annotated
 from prefect import flow
 from pydantic import WithJsonSchema
 
-from flows.ending import run_attended
+from flows.cancellation import run_attended
 from flows.placement.placed import PrefectPlacement
 from flows.tasks import RUNNER, runner
 from r3l.pipeline.replay import ORDER, Replayed, check_stages, recompute

@@ -12,7 +12,7 @@ from prefect.futures import wait
 from prefect.task_runners import ThreadPoolTaskRunner
 
 from flows import server
-from flows.ending import cancellable, ending
+from flows.cancellation import cancellable, ending
 from r3l.errors import Interrupted, R3LError
 from r3l.pipeline import evaluation
 from r3l.pipeline.runner import MAX_THREADS, Coming, Runner

@@ -7,7 +7,7 @@ from prefect import Flow, flow
 
 from flows import evaluate as evaluation_flow
 from flows import iterate as iteration_flow
-from flows.ending import run_attended, watched_flow
+from flows.cancellation import run_attended, watched_flow
 from r3l.config import Config
 from r3l.config.form import Form
 from r3l.errors import ConfigError

@@ -12,12 +12,12 @@ from r3l.errors import StoreError
 from r3l.store.difference import Difference, diff
 from r3l.store.figures import LINES
 from r3l.store.files.lock import LOCK, living
+from r3l.store.first_difference import Line as StoredLine
+from r3l.store.first_difference import Parting, parting
 from r3l.store.layout import SETTINGS as SAVED
 from r3l.store.layout import iteration_folder, line_folder
 from r3l.store.manifest import unsealed
 from r3l.store.metrics import FOLLOWED
-from r3l.store.parting import Line as StoredLine
-from r3l.store.parting import Parting, parting
 from r3l.store.stage import Store
 from r3l.system.nested import leaves
 

@@ -11,10 +11,10 @@ from markupsafe import Markup
 from r3l.audit import findings
 from r3l.audit.attempts import Attempt, Group, Panes, group, panes
 from r3l.audit.charts.iterations import iteration_charts
+from r3l.audit.line_state import standings
 from r3l.audit.lines import Line, iterations, known_line, line_settings
 from r3l.audit.pages import environment
 from r3l.audit.reader import Reader, Row
-from r3l.audit.standing import standings
 from r3l.store.stage import Store
 from r3l.version import __version__
 

@@ -11,7 +11,7 @@ from r3l.engines.base import Completion, Engine, Sampling
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.teacher import Teacher
 from r3l.environments.base import World, tools_of
-from r3l.exploration.incidents import Incidents
+from r3l.exploration.event_notes import Incidents
 from r3l.exploration.progress import Progress
 
 if TYPE_CHECKING:

@@ -21,10 +21,10 @@ from r3l.records import Event
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
+from r3l.store.first_difference import Parting, by_rows
 from r3l.store.layout import StageKey
 from r3l.store.manifest import Manifest
 from r3l.store.notes import note
-from r3l.store.parting import Parting, by_rows
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
 from r3l.system.machine import other_machine, this_machine

@@ -6,10 +6,10 @@ import xml.etree.ElementTree as ElementTree
 
 import httpx
 
-from flows import artifacts, live
+from flows import artifacts, progress_artifact
 from flows.artifacts import look
-from flows.live import how_far
-from flows.trend import image
+from flows.progress_artifact import how_far
+from flows.trend_image import image
 from r3l.audit.lines import Line
 from r3l.config import Config
 from r3l.exploration.progress import Progress
@@ -101,11 +101,11 @@ def test_progress_is_told_seldom_and_a_silent_server_stops_nothing(monkeypatch):
         if len(told) == 2:
             raise httpx.ConnectError("the server is away")
 
-    monkeypatch.setattr(live, "create_progress_artifact", lambda **fields: fields["key"])
-    monkeypatch.setattr(live, "update_progress_artifact", update)
+    monkeypatch.setattr(progress_artifact, "create_progress_artifact", lambda **fields: fields["key"])
+    monkeypatch.setattr(progress_artifact, "update_progress_artifact", update)
     now = iter([0.0, 1.0, 10.0, 10.0, 20.0, 20.0, 30.0])
-    monkeypatch.setattr(live.time, "monotonic", lambda: next(now))
-    shown = live.Live("key", 0, Progress())
+    monkeypatch.setattr(progress_artifact.time, "monotonic", lambda: next(now))
+    shown = progress_artifact.Live("key", 0, Progress())
     shown.tell()  # a second after it was made
     assert told == []
     shown.tell()

@@ -109,7 +109,7 @@ def track(
 def runs(store: Root = "") -> None:
     """List the runs of the store."""
     from flows.cli.screen.answers import one_line, warn_of_left_out
-    from r3l.audit.standing import held_out_tiles, points
+    from r3l.audit.line_state import held_out_tiles, points
     from r3l.audit.web.overview import Overview
 
     rows, left_out = Overview(Store.open(store, reading=True)).rows()
@@ -179,7 +179,7 @@ def bisect(
     from r3l.judge.alone import comes_again
     from r3l.judge.sampled_again import stage_again
     from r3l.stages import STAGES
-    from r3l.store.parting import Line, parting
+    from r3l.store.first_difference import Line, parting
 
     sides = ((a, store), (b, other_store or store))
     lines = [Line(Store.open(root, reading=True), *word.partition("/")[::2]) for word, root in sides]

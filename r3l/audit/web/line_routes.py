@@ -10,9 +10,9 @@ from r3l.audit.addresses import line_url
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.charts.iterations import iteration_charts
 from r3l.audit.groups import SORTS, Filter, choices, group_page
+from r3l.audit.line_state import standings
 from r3l.audit.lines import Line, iterations, writer
 from r3l.audit.reader import Reader
-from r3l.audit.standing import standings
 from r3l.audit.tokens import token_page
 from r3l.audit.web.app_state import CurrentState, OfLine, whole_number
 from r3l.errors import StoreError

@@ -4,8 +4,8 @@ import threading
 from typing import Any
 
 from r3l.audit.held_out import COUNTS
+from r3l.audit.line_state import ABOUT, policy_of, standings_of
 from r3l.audit.lines import Line
-from r3l.audit.standing import ABOUT, policy_of, standings_of
 from r3l.store.figures import LINES, remember_answers
 from r3l.store.stage import Store
 

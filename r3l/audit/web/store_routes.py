@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from r3l.audit.charts.answers import answer_chart
 from r3l.audit.charts.iterations import compared_charts
+from r3l.audit.line_state import standings
 from r3l.audit.lines import (
     Line,
     branch_difference,
@@ -18,7 +19,6 @@ from r3l.audit.lines import (
     writer,
 )
 from r3l.audit.reader import Reader, Row
-from r3l.audit.standing import standings
 from r3l.audit.text.glossary import GLOSSARY
 from r3l.audit.web.access import from_other_site
 from r3l.audit.web.app_state import CurrentState

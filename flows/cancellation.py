@@ -11,7 +11,7 @@ from prefect import Flow
 from prefect.exceptions import CancelledRun, TerminationSignal
 from prefect.states import Cancelled, Failed
 
-from flows.mending import sign_and_mend
+from flows.orphaned_runs import sign_and_mend
 from flows.server import why_withdrawn
 from r3l.errors import Interrupted, ServerAway
 from r3l.pipeline.runner import STAYS, Runner
