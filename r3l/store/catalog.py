@@ -211,7 +211,7 @@ def build(
         connection.execute(statement)
     for name in (*TABLES, *VIEWS):
         if name in only:
-            connection.execute(f"CREATE VIEW main.{name} AS FROM lines.{name} WHERE branch = {quote(branch)}")
+            connection.execute(f"CREATE VIEW main.{name} AS FROM lines.{name} WHERE branch = {quoted(branch)}")
     if MACROS in only:
         connection.execute(view_sql(MACROS))
 

@@ -123,7 +123,7 @@ def indexed_block(
 ) -> Indexed:
     """Read a block of the index: as it is cached, or made anew where it is stale."""
     path = index_path(store, run).with_suffix("") / f"{block.name}.json"
-    lines = recall_halves(path)
+    lines = recalled(path)
     head = parsed(lines[0]) if lines else None
     of = [*block.folders, *block.beside]
     if head and not verify and (head["run"], head["of"], len(head["stages"]) + 2) == (run, of, len(lines)):
