@@ -23,7 +23,7 @@ from r3l.store.index import index_run
 from r3l.store.layout import NAME, key_of
 from r3l.store.manifest import Manifest
 from r3l.store.metrics import expressions, select_lists
-from r3l.store.scans import address, union
+from r3l.store.scans import address, quoted, union
 from r3l.store.stage import Store
 from r3l.store.tables.columns import duck_type
 from r3l.store.tables.schemas import TABLES

@@ -59,7 +59,8 @@ def check_run(store: Store, run: str, blocks: Sequence[Block] | None = None) -> 
     The invariants are asked only of a run whose files are sound, and not of iterations whose tokens were pruned.
     """
     require_runs(store, [run])
-    if damage := list(find_damage(store, run)):
+    folders = None if blocks is None else {folder for block in blocks for folder in block.folders}
+    if damage := list(find_damage(store, run, folders)):
         return damage
     some = blocks_of(store, run) if blocks is None else blocks
     return list(dict.fromkeys(finding for block in some for finding in unfit(store, block)))

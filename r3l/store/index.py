@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
-from r3l.store.cached import index_path, parsed, remember, untorn
+from r3l.store.cached import index_path, parsed, recalled, remember, untorn
 from r3l.store.contents import Contents, Part, contents_of
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles
