@@ -36,9 +36,11 @@ def test_a_training_ends_after_the_evaluation_that_reaches_it(until, played, mon
     rates = iter([0.2, 0.4, 0.5, 0.6])
     iterations = iter(range(100))
     monkeypatch.setattr(
-        train.iteration_flow, "watched", lambda *given: lambda config: {"iteration": next(iterations), "alarms": []}
+        train.iteration_flow,
+        "with_watcher",
+        lambda *given: lambda config: {"iteration": next(iterations), "alarms": []},
     )
-    monkeypatch.setattr(train.evaluation_flow, "watched", lambda *given: lambda config: scores(next(rates)))
+    monkeypatch.setattr(train.evaluation_flow, "with_watcher", lambda *given: lambda config: scores(next(rates)))
     monkeypatch.setattr(train, "standing_alarms", lambda *place: [])
     summaries = train.iterations_of(EVERY, 8, until=until)
     assert len(summaries) == played
