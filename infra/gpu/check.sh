@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 PYTHON="${PYTHON:-python3}"
 PACKAGES="pyarrow duckdb peft pydantic pydantic-core annotated-types typing-inspection obstore fsspec psutil httpx jinja2 typer rich markdown-it-py mdurl pygments shellingham pytest pluggy iniconfig accelerate"
-LEFT_OUT="pyarrow/include pyarrow/tests pyarrow/libarrow_flight* pyarrow/libarrow_python_flight* pyarrow/_flight* pyarrow/libarrow_substrait* pyarrow/libarrow_s3* pyarrow/_s3fs*"
+LEFT_OUT="pyarrow/include pyarrow/tests pyarrow/libarrow_flight* pyarrow/libarrow_python_flight* pyarrow/_flight* pyarrow/libarrow_s3* pyarrow/_s3fs*"
 
 pack() {  # FOLDER [VERSION]
   local folder="$1" version="${2:-3.12}" work wheel name
@@ -21,7 +21,7 @@ pack() {  # FOLDER [VERSION]
     mkdir "$work/packages/$name"; "$PYTHON" -m zipfile -e "$wheel" "$work/packages/$name"
   done
   for name in $LEFT_OUT; do (cd "$work/packages/pyarrow" && rm -rf $name); done
-  tar -C "$work" -cJf "$folder/packages.tar.xz" packages
+  XZ_OPT="-3 -T0" tar -C "$work" -cJf "$folder/packages.tar.xz" packages
   du -h "$folder/packages.tar.xz"
   [ "$(stat -c %s "$folder/packages.tar.xz")" -lt $((64 * 1024 * 1024)) ] || { echo "above 64 MiB" >&2; exit 1; }
 }
