@@ -147,7 +147,9 @@ def test_an_optimiser_state_that_was_lost_or_changed_stops_the_next_iteration_an
 
 # Four tasks, N = 4: bases, and retries at most. DAPO may sample up to three times as many tasks again.
 EXPECTED = {
-    **dict.fromkeys(("paper", "released", "r3l_without_positive", "r3l_without_credit", "reflect_grpo"), (8, 8)),
+    **dict.fromkeys(
+        ("paper", "released", "r3l_small_steps", "r3l_without_positive", "r3l_without_credit", "reflect_grpo"), (8, 8)
+    ),
     "agent_rlvr": (8, 8),
     "critique_grpo": (16, 16),
     "hint": (16, 16),

@@ -107,6 +107,15 @@ def test_an_ablation_is_one_setting(ablation, difference):
     assert diff_presets("paper", ablation) == [difference]
 
 
+def test_small_steps_change_the_step_and_what_a_reflection_weighs_and_nothing_else():
+    assert diff_presets("paper", "r3l_small_steps") == [
+        ("method.meta_objective", "sft", "gain"),
+        ("method.meta_memory", 0, 64),
+        ("training.epochs", 1, 2),
+        ("training.minibatches", 1, 2),
+    ]
+
+
 @pytest.mark.parametrize("method", ["grpo", "opmd"])
 def test_amplification_is_a_setting_of_any_method(method):
     assert diff_presets(method, f"{method}_pa") == [
