@@ -247,12 +247,12 @@ def commit_stage(
 
 
 def commit_iteration(
-    store: Store, run: str = "demo", iteration: int = 0, tables: dict[str, Tables] | None = None
+    store: Store, run: str = "demo", iteration: int = 0, tables: dict[str, Tables] | None = None, **settings: Any
 ) -> dict[str, StageRef]:
-    """Commit every stage, each with the one before it as its parent."""
+    """Commit every stage, each with the one before it as its parent, and these settings."""
     refs: dict[str, StageRef] = {}
     parents: list[StageRef] = []
     for stage, rows in (tables or iteration_tables(iteration)).items():
-        refs[stage] = commit_stage(store, stage, rows, parents, run, iteration)
+        refs[stage] = commit_stage(store, stage, rows, parents, run, iteration, **settings)
         parents = [refs[stage]]
     return refs

@@ -57,9 +57,10 @@ def policies(tmp_path_factory):
 
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_tables_of_every_method_hold_the_invariants(preset, tmp_path):
-    tables, _ = rehearse(settings_of(preset))
+    settings = settings_of(preset)
+    tables, _ = rehearse(settings)
     store = Store.open(str(tmp_path))
-    commit_iteration(store, tables=tables)
+    commit_iteration(store, tables=tables, method=settings.model_dump(mode="json"))
     assert check_run(store, "demo") == []
     assert tables["training_rows"]["training_rows"]
 
