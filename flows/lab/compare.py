@@ -13,6 +13,7 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 
 from flows.artifacts import artifact_key
+from flows.ending import attended
 from r3l.errors import ConfigError
 from r3l.lab.study.cells import Ended, run_cells
 from r3l.lab.study.experiment import Cell, load_experiment
@@ -52,6 +53,11 @@ def compare(
         seeds: only these seeds, with commas; empty: all.
         rates: only these learning rates, with commas, written as in 0.0003; empty: all.
     """
+    return attended(lambda: compared(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates)))
+
+
+def compared(path: str, size: str, store: str, results: str, workers: int, minutes: float, only: Only) -> str:
+    """Do what the flow does, with its artifacts."""
     experiment = load_experiment(locate(path))
     progress: UUID = create_progress_artifact(progress=0.0, key=artifact_key(f"compare-{experiment.name}", "progress"))  # type: ignore[assignment]
 
@@ -59,7 +65,7 @@ def compare(
         log().info("%s", ended)
         update_progress_artifact(progress, progress=100.0 * ended.number / ended.of)
 
-    page_text = run_experiment(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates), on_ended)
+    page_text = run_experiment(path, size, store, results, workers, minutes, only, on_ended)
     create_markdown_artifact(
         markdown=page_text, key=artifact_key(f"compare-{experiment.name}", ""), description=experiment.title
     )

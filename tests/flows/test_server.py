@@ -14,7 +14,13 @@ from prefect.client.schemas.objects import CreatedBy, FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows import server
+from flows import ending, server
+from flows.evaluate import EvaluationForm, evaluate
+from flows.iterate import iterate
+from flows.lab.compare import compare
+from flows.replay import replay
+from flows.train import train
+from r3l.config.form import Form
 
 
 class Most:
@@ -103,3 +109,23 @@ def test_a_run_is_withdrawn_with_the_schedule_that_planned_it(monkeypatch, run, 
     monkeypatch.setattr(server.FlowRunContext, "get", lambda: SimpleNamespace(flow_run=planned))
     monkeypatch.setattr(server, "get_client", lambda **_: Client())
     assert server.why_withdrawn() == reason
+
+
+@pytest.mark.parametrize(
+    "run",
+    [
+        lambda: iterate.fn(Form()),
+        lambda: train.fn(Form(), 2),
+        lambda: evaluate.fn(EvaluationForm()),
+        lambda: replay.fn("demo", 0),
+        lambda: compare.fn("data/experiments/latent.toml"),
+    ],
+    ids=["iterate", "train", "evaluate", "replay", "compare"],
+)
+def test_no_flow_plays_or_trains_for_a_schedule_that_is_paused(run, monkeypatch, tmp_path):
+    monkeypatch.setenv("R3L_STORE", str(tmp_path / "store"))
+    monkeypatch.setattr(ending, "sign_and_mend", lambda: None)
+    monkeypatch.setattr(ending, "why_withdrawn", lambda: "its deployment was paused")
+    state = run()
+    assert (state.name, state.message) == ("Cancelled", "its deployment was paused")
+    assert not list((tmp_path / "store").glob("[!.]*"))

@@ -1,8 +1,10 @@
 import csv
 import io
+import re
 from decimal import Decimal
 
 import pyarrow.parquet as pq
+import pytest
 
 from r3l.audit.charts.answers import answer_chart
 from r3l.audit.web.downloads import as_csv, as_parquet
@@ -18,7 +20,13 @@ def drawn(rows=ROWS, **chosen):
 
 def test_a_chart_takes_the_iteration_as_x_and_a_line_for_each_run():
     chart = drawn()
-    assert (chart.x, chart.y, chart.by, chart.legend, chart.means) == ("iteration", "reward", "run", ["a", "b"], False)
+    assert (chart.x, chart.y, chart.by, chart.legend, chart.means) == (
+        "iteration",
+        ["reward"],
+        "run",
+        ["a", "b"],
+        False,
+    )
     assert chart.numbers == ["iteration", "reward"]
     assert 'aria-label="reward by iteration: a 0.25 at 0, 0.50 at 1; b 0.00 at 0, 1.00 at 1"' in str(chart.svg)
 
@@ -30,10 +38,41 @@ def test_rows_at_one_place_are_drawn_as_their_mean_and_it_is_said():
 
 
 def test_what_is_asked_for_is_drawn_and_what_can_not_be_is_not():
-    assert (drawn(x="reward", y="iteration").x, drawn(x="nope", y="note").y) == ("reward", "reward")
-    assert answer_chart(["a", "b"], [("x", 1)], [False, True]) is None
+    assert (drawn(x="reward", y=["iteration"]).x, drawn(x="nope", y=["note"]).y) == ("reward", ["reward"])
+    assert answer_chart(["b"], [(1,)], [True]) is None
+    assert answer_chart(["a", "b"], [("x", "y")], [False, False]) is None
     assert answer_chart(["a", "b"], [], [True, True]) is None
     assert drawn([(f"r{k}", j, 1.0, "") for k in range(9) for j in range(2)], by="run").left_out == 3
+
+
+def test_several_columns_are_drawn_as_lines_of_one_chart():
+    chart = drawn(y=["reward", "iteration", "reward"], by="run")
+    assert (chart.y, chart.legend) == (
+        ["reward", "iteration"],
+        ["a · reward", "a · iteration", "b · reward", "b · iteration"],
+    )
+    assert str(chart.svg).count('class="line') == 4
+
+
+def test_a_text_as_x_is_drawn_as_bars():
+    chart = drawn(x="run", y=["reward"])
+    assert (chart.x, chart.by, chart.legend, chart.means) == ("run", "", [], True)
+    assert 'aria-label="reward by run: a 0.375; b 0.5"' in str(chart.svg)
+    assert [float(width) for width in re.findall(r'<rect class="fill c0"[^>]* width="([\d.]+)"', str(chart.svg))] == [
+        pytest.approx(164 * 0.75),
+        164,
+    ]
+    only_text = answer_chart(["a", "b"], [("<x>", 1), ("y", -1), (None, 3)], [False, True])
+    assert (only_text.x, only_text.y) == ("a", ["b"])
+    assert "&lt;x&gt;" in str(only_text.svg)
+    assert "<x>" not in str(only_text.svg)
+    zero = re.search(r'<line class="axis" x1="([\d.]+)"', str(only_text.svg))[1]
+    assert re.findall(r'<rect class="fill c0" x="([\d.]+)"', str(only_text.svg)) == [zero, "110.0"]
+    assert answer_chart(["a", "b"], [(f"t{k}", k) for k in range(33)], [False, True]).left_out == 3
+    apart = answer_chart(["n", "kind", "m"], [(3, "a", 1), (4, "b", 1)], [True, False, True])
+    assert (apart.x, apart.y) == ("kind", ["n"])
+    assert answer_chart(["n", "kind", "m"], [(3, "a", 1), (4, "a", 1)], [True, False, True]).x == "n"
+    assert answer_chart(["a", "b"], [(b"bytes", 0)], [False, True]) is not None
 
 
 def test_an_answer_is_written_as_csv_without_formulas():

@@ -239,3 +239,17 @@ def test_sql_is_asked_of_every_run_of_one_or_of_a_branch(client):
     assert client.get(f"/sql?run=nope&q={asked}").status_code == 400
     assert client.get(f"/sql/answer.parquet?q={asked}").content[:4] == b"PAR1"
     assert client.get("/sql/answer.exe?q=SELECT+1").status_code == 422
+
+
+def test_the_link_keeps_the_axes_and_a_download_cuts_nothing(client):
+    asked = (
+        "SELECT range AS n, range * 2 AS twice, 'r' || range % 2 AS kind, repeat('x', 5000) AS long FROM range(1200)"
+    )
+    axes = "x=kind&y=n&y=twice&by=-"
+    page = client.get(f"/sql?q={quote(asked)}&{axes}").text
+    links = [str(attributes.get("href")) for tag, attributes in Elements(page).found if tag == "a"]
+    assert [link for link in links if link.startswith("/sql?q=") and link.endswith(axes)]
+    assert 'aria-label="n, twice by kind: r0 n 499; r0 twice 998; r1 n 500; r1 twice 1,000"' in page
+    assert "1,000 rows, and more" in page
+    lines = client.get("/sql/answer.csv", params={"q": asked}).text.splitlines()
+    assert (len(lines), lines[-1]) == (1201, f"1199,2398,r1,{'x' * 5000}")

@@ -74,13 +74,15 @@ def test_what_can_not_be_read_is_wrong_with_a_reason(grader, answer):
 
 
 @pytest.mark.parametrize("answer", ["10^{10^{10^{10}}}", "9999999999!", "1e999999999", "(" * 3000])
-def test_hostile_answers_cost_at_most_the_limit_and_get_a_wrong_mark_with_a_reason(grader, answer):
-    """The process stays, with its libraries imported, so that nothing but the limit keeps the next answer waiting."""
+def test_hostile_answers_cost_at_most_the_limit_and_get_a_wrong_mark_with_a_reason(grader, answer, monkeypatch):
+    """The process stays, with its libraries imported, so that nothing but the limit keeps the next answer waiting. On a
+    loaded machine half a second of a processor may take a minute of the clock."""
+    monkeypatch.setattr("r3l.environments.math.grader.WALL_SHARE", 500)
     assert grader.verify("1", "1") == Grade(True)
     (process,) = ready(grader)
     used = processor_seconds(process)
     assert grader.verify("1", answer) == Grade(False, "timeout")
-    assert LIMIT * 0.8 < processor_seconds(process) - used < LIMIT + 0.2
+    assert LIMIT * 0.8 < processor_seconds(process) - used < LIMIT * 2
     assert grader.verify("2", "1+1") == Grade(True)
     assert process in grader.free
 

@@ -1,4 +1,4 @@
-"""A chart of an answer: one numeric column over another, with one line per value of a third."""
+"""A chart of an answer: numeric columns over another one, with a line per value of a third; over a text, bars."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from r3l.audit.charts.bars import bar_chart
 from r3l.audit.charts.charts import COLOURS, Axes, Series, line_chart
 
 ALONG = ("iteration", "step", "turn", "pivot_turn", "place")  # what is likely to be meant as x
@@ -18,13 +19,14 @@ class AnswerChart:
     """What is drawn, and the columns that can be chosen instead."""
 
     x: str
-    y: str
+    y: list[str]
     by: str
+    columns: list[str]
     numbers: list[str]
     names: list[str]
     svg: Markup
     legend: list[str]
-    left_out: int
+    left_out: int  # lines, or bars
     means: bool  # several rows stand at one place of a line: their mean is drawn
 
 
@@ -33,31 +35,47 @@ def answer_chart(
     rows: Sequence[Sequence[Any]],
     numeric: Sequence[bool],
     x: str = "",
-    y: str = "",
+    y: Sequence[str] = (),
     by: str = "",
 ) -> AnswerChart | None:
-    """Draw the chart that is asked for, or else a likely one; None where the answer has fewer than two number
-    columns."""
+    """Return the chart that is asked for, or else a likely one; None where the answer has no number column, or a single
+    column."""
     numbers = [name for name, number in zip(columns, numeric, strict=True) if number]
-    if len(numbers) < 2 or not rows:
-        return None
-    x = x if x in numbers else next((name for name in ALONG if name in numbers), numbers[0])
-    y = y if y in numbers else next(name for name in numbers if name != x)
     names = [name for name in columns if name not in numbers]
-    by = by if by in names else "" if by == "-" else likely(columns, rows, names)
-    lines: dict[str, dict[float, list[float]]] = defaultdict(lambda: defaultdict(list))
+    if not numbers or len(columns) < 2 or not rows:
+        return None
+    x = x if x in columns else likely_x(columns, rows, numbers, names)
+    ys = [name for name in dict.fromkeys(y) if name in numbers] or [next(name for name in numbers if name != x)]
+    by = by if by in names and by != x else "" if by == "-" or x in names else likely(columns, rows, names)
+    lines: dict[str, dict[Any, list[float]]] = defaultdict(lambda: defaultdict(list))
     at = {name: columns.index(name) for name in columns}
     for row in rows:
-        if row[at[x]] is not None and row[at[y]] is not None:
-            lines[str(row[at[by]]) if by else ""][float(row[at[x]])].append(float(row[at[y]]))
-    series = [
-        Series(name[:40], [(place, fmean(values)) for place, values in sorted(points.items())])
-        for name, points in list(lines.items())[:COLOURS]
-    ]
+        for name in ys:
+            if row[at[x]] is not None and row[at[name]] is not None:
+                line = " · ".join([*([str(row[at[by]])] if by else []), *([name] if len(ys) > 1 else [])])
+                lines[line][row[at[x]]].append(float(row[at[name]]))
     means = any(len(values) > 1 for points in lines.values() for values in points.values())
-    svg = line_chart(series, Axes(y, x), f"{y} by {x}")
-    left_out = max(0, len(lines) - COLOURS)
-    return AnswerChart(x, y, by, numbers, names, svg, [one.name for one in series if one.name], left_out, means)
+    drawn = {name[:40]: {at: fmean(values) for at, values in points.items()} for name, points in lines.items()}
+    drawn = dict(list(drawn.items())[:COLOURS])
+    left_out, label = max(0, len(lines) - COLOURS), f"{', '.join(ys)} by {x}"
+    if x in numbers:
+        series = [Series(name, sorted((float(at), y) for at, y in points.items())) for name, points in drawn.items()]
+        svg = line_chart(series, Axes(", ".join(ys), x), label)
+    else:
+        svg, more = bar_chart(drawn, label)
+        left_out += more
+    legend = [name for name in drawn if name]
+    return AnswerChart(x, ys, by, list(columns), numbers, names, svg, legend, left_out, means)
+
+
+def likely_x(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], numbers: Sequence[str], names: Sequence[str]
+) -> str:
+    """Name what is counted along, else a text that tells the rows apart or is all there is beside the number, else the
+    first number."""
+    along = [name for name in ALONG if name in numbers and len(numbers) > 1]
+    telling = [name for name in names if len({str(row[columns.index(name)]) for row in rows}) == len(rows)]
+    return [*along, *telling, *(names if len(numbers) < 2 else numbers)][0]
 
 
 def likely(columns: Sequence[str], rows: Sequence[Sequence[Any]], names: Sequence[str]) -> str:

@@ -31,7 +31,7 @@ class AppState:
         line = seen.get("line")
         seen.setdefault("left_out", self.of(line).left_out() if line else {})
         content = self.templates.get_template(template).render(
-            line=seen.pop("line", None), store=self.reader.store.root, **seen
+            {"line": None, "left_out": {}, "store": self.reader.store.root} | seen
         )
         return HTMLResponse(content, status_code=status)
 

@@ -96,7 +96,7 @@ def sql(
     q: Annotated[str, Query()] = "",
     run: Chosen = "",
     x: Chosen = "",
-    y: Chosen = "",
+    y: Annotated[list[Annotated[str, Query(max_length=200)]] | None, Query()] = None,
     by: Chosen = "",
 ) -> HTMLResponse:
     """Show the SQL box, and the answer where a question was asked. A link of another site fills the box in and asks
@@ -116,7 +116,7 @@ def sql(
         "runs": [str(one) for one in list_lines(app_state.reader.store)],
         "answer": answer,
         "left_out": answer.left_out if answer else {},
-        "chart": answer_chart(answer.columns, answer.rows, answer.numeric, x, y, by) if answer else None,
+        "chart": answer_chart(answer.columns, answer.rows, answer.numeric, x, y or (), by) if answer else None,
         "wrong": wrong,
         "questions": app_state.questions,
         "schema": schema(app_state.reader),
