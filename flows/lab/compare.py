@@ -13,7 +13,7 @@ from prefect import flow
 from prefect.artifacts import create_markdown_artifact, create_progress_artifact, update_progress_artifact
 
 from flows.artifacts import artifact_key
-from flows.ending import attended
+from flows.cancellation import run_attended
 from r3l.errors import ConfigError
 from r3l.lab.study.cells import Ended, run_cells
 from r3l.lab.study.experiment import Cell, load_experiment
@@ -53,7 +53,9 @@ def compare(
         seeds: only these seeds, with commas; empty: all.
         rates: only these learning rates, with commas, written as in 0.0003; empty: all.
     """
-    return attended(lambda: compared(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates)))
+    return run_attended(
+        lambda: compared(path, size, store, results, max(1, workers), minutes, Only(arms, seeds, rates))
+    )
 
 
 def compared(path: str, size: str, store: str, results: str, workers: int, minutes: float, only: Only) -> str:

@@ -14,7 +14,7 @@ from prefect.client.schemas.objects import CreatedBy, FlowRun
 from prefect.settings import PREFECT_API_URL, temporary_settings
 from prefect.task_runners import ThreadPoolTaskRunner
 
-from flows import ending, server
+from flows import cancellation, server
 from flows.evaluate import EvaluationForm, evaluate
 from flows.iterate import iterate
 from flows.lab.compare import compare
@@ -124,8 +124,8 @@ def test_a_run_is_withdrawn_with_the_schedule_that_planned_it(monkeypatch, run, 
 )
 def test_no_flow_plays_or_trains_for_a_schedule_that_is_paused(run, monkeypatch, tmp_path):
     monkeypatch.setenv("R3L_STORE", str(tmp_path / "store"))
-    monkeypatch.setattr(ending, "sign_and_mend", lambda: None)
-    monkeypatch.setattr(ending, "why_withdrawn", lambda: "its deployment was paused")
+    monkeypatch.setattr(cancellation, "sign_and_mend", lambda: None)
+    monkeypatch.setattr(cancellation, "why_withdrawn", lambda: "its deployment was paused")
     state = run()
     assert (state.name, state.message) == ("Cancelled", "its deployment was paused")
     assert not list((tmp_path / "store").glob("[!.]*"))
