@@ -110,7 +110,8 @@ def read(folder: Path, names: tuple[str, ...], layout: type, of: type = dict, op
         raise WorldError(
             f"{path} holds a JSON {type(content).__name__}, expected a {layout.__name__}: is it the file of that name?"
         )
-    for place, row in content.items() if isinstance(content, dict) else enumerate(content):
+    rows: Any = content
+    for place, row in rows.items() if layout is dict else enumerate(rows):
         if not isinstance(row, of) or (of is list and not all(isinstance(one, dict) for one in row)):
             wanted = "a list of objects" if of is list else "an object"
             raise WorldError(f"{path}: row {place!r:.50} is {row!r:.100}, expected {wanted}")
