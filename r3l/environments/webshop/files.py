@@ -112,7 +112,8 @@ def read(folder: Path, names: tuple[str, ...], layout: type, of: type = dict, op
         )
     rows: Any = content
     for place, row in rows.items() if layout is dict else enumerate(rows):
-        if not isinstance(row, of) or (of is list and not all(isinstance(one, dict) for one in row)):
+        members = row if of is list and isinstance(row, list) else [row] if of is dict else [None]
+        if not all(isinstance(one, dict) for one in members):
             wanted = "a list of objects" if of is list else "an object"
             raise WorldError(f"{path}: row {place!r:.50} is {row!r:.100}, expected {wanted}")
     return content
