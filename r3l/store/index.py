@@ -292,4 +292,4 @@ def contents_from(kept: list[dict[str, Any]], rows: bytes) -> Contents:
         name: [Part(*part) for _, *part in sorted((one for stage in kept for one in stage[name]), key=itemgetter(0))]
         for name in ("own", "taken_over")
     }
-    return Contents(**(parsed(rows) or {}), **parts)
+    return Contents(**(parsed(rows) or {}), own=parts["own"], taken_over=parts["taken_over"])

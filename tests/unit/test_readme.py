@@ -42,7 +42,10 @@ def commands(page: str) -> list[str]:
 
 
 def parsed(app: typer.Typer, words: list[str]) -> None:
-    """Raise `click.UsageError` if the words are not a command of `r3l` with its options."""
+    """Raise `click.UsageError` if the words are not a command of `r3l` with its options; each has `--path FOLDER`."""
+    if plugins.OPTION in words:
+        at = words.index(plugins.OPTION)
+        words = words[:at] + words[at + 2 :]
     group = typer.main.get_command(app)
     command = group.get_command(None, words[0])  # type: ignore[attr-defined, arg-type]
     assert command, f"r3l has no command {words[0]}"

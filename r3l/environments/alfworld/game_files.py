@@ -16,7 +16,7 @@ from typing import Any
 
 from r3l.config.environments import AlfworldSettings
 from r3l.environments.alfworld.games import Game, generate_game
-from r3l.environments.base import DataPlan
+from r3l.environments.base import DataPlan, OnProgress
 from r3l.environments.prepare import files
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -40,7 +40,7 @@ REMEDY = (
     "run `alfworld-download` elsewhere and copy json_2.1.1 to the folder alfworld of the data root, or set "
     "ALFWORLD_DATA"
 )
-OnProgress = Callable[[int, int], None]  # games done, games in all
+OnGames = Callable[[int, int], None]  # games done, games in all
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ def games_root(settings: AlfworldSettings) -> Path:
     )
 
 
-def list_games(settings: AlfworldSettings, split: str, progress: OnProgress | None = None) -> list[GameEntry]:
+def list_games(settings: AlfworldSettings, split: str, progress: OnGames | None = None) -> list[GameEntry]:
     """List the games of a split in a fixed order; generated ones are made where they are missing.
 
     Raises:
@@ -132,7 +132,7 @@ def write_game(game: Game, folder: Path) -> Path:
     return target / "trial" / GAME_FILE
 
 
-def downloaded_games(root: Path, split: str, progress: OnProgress | None) -> list[GameEntry]:
+def downloaded_games(root: Path, split: str, progress: OnGames | None) -> list[GameEntry]:
     """List the solvable games of a downloaded split, by an index that is made once: it takes opening every game."""
     folder = root / downloaded_split(split)
     paths = game_paths(folder)
@@ -170,7 +170,7 @@ def part_of(settings: AlfworldSettings, split: str) -> str:
     return f"{len(game_paths(games_root(settings) / name))} of {DOWNLOADED_GAMES[name]:,} games"
 
 
-def solvable(path: Path, root: Path, progress: OnProgress | None, number: int, total: int) -> GameEntry | None:
+def solvable(path: Path, root: Path, progress: OnGames | None, number: int, total: int) -> GameEntry | None:
     if progress:
         progress(number, total)
     if not json.loads(path.read_text()).get("solvable"):
@@ -189,7 +189,7 @@ def save(path: Path, text: str) -> None:
 
 
 def prepare_games(
-    settings: AlfworldSettings, root: Path, download: bool, progress: files.OnProgress, wanted: Sequence[str]
+    settings: AlfworldSettings, root: Path, download: bool, progress: OnProgress, wanted: Sequence[str]
 ) -> DataPlan:
     """Make generated games, or find downloaded ones in the data root, $ALFWORLD_DATA or the project's releases."""
     if settings.games != "downloaded":

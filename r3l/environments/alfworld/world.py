@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar
 from r3l.config.environments import AlfworldSettings
 from r3l.environments.alfworld.game_files import (
     DOWNLOADED,
-    OnProgress,
+    OnGames,
     games_root,
     list_games,
     part_of,
@@ -74,7 +74,7 @@ class AlfworldWorld:
     def parse_reply(self, text: str) -> Reply:
         return parse_tagged_reply(text)
 
-    def tasks(self, split: str, progress: OnProgress | None = None) -> list[Task]:
+    def tasks(self, split: str, progress: OnGames | None = None) -> list[Task]:
         """Make the generated games that are missing; `progress` gets (games done, all games)."""
         return [
             Task(
