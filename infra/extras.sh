@@ -7,7 +7,7 @@ export VENV="${VENV:-.venv-extras}"
 if ! command -v java >/dev/null; then
   { apt-get update -qq && apt-get install -y -qq default-jre-headless; } || echo "no Java can be installed here: tests of ScienceWorld are skipped"
 fi
-# alfworld is left out: `make test` has it, and its engine takes minutes to compile. mcp is left out: the versions of infra/constraints, which Prefect's own client of MCP needs, are of its first major version.
+# alfworld is left out: `make test` has it, and its engine takes minutes to compile. mcp is left out: fastmcp, which another extra needs, wants its first major version.
 R3L_EXTRAS="$(sed -n '/^\[project.optional-dependencies\]/,/^\[/s/^\([a-z0-9]*\) = .*/\1/p' pyproject.toml | grep -vx alfworld | grep -vx mcp | paste -sd,)"
 export R3L_EXTRAS
 bash infra/setup.sh

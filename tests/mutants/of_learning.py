@@ -51,9 +51,9 @@ T_CHECK, T_DRIFT, T_SHARDS = (
 # fmt: off
 OF_LEARNING = [
     # What tells that a file is the one that was written.
-    Mutant("the index remembers unsettled files", INDEX, "if folders and not damage and newest < began - UNSETTLED_NS:",
-           "if folders and not damage:", f"{T_INDEX} -k unsettled"),
-    Mutant("the index remembers damage", INDEX, "if folders and not damage and newest", "if folders and newest", T_INDEX),
+    Mutant("the index remembers unsettled files", INDEX, "if damage or newest >= began - UNSETTLED_NS:",
+           "if damage:", f"{T_INDEX} -k unsettled"),
+    Mutant("the index remembers damage", INDEX, "if damage or newest", "if newest", T_INDEX),
     Mutant("a stamp without the inode", STAMPS, "stat.st_mtime_ns, stat.st_ino]", "stat.st_mtime_ns, 0]", f"{T_INDEX} -k inode"),
     Mutant("a stamp without the time", STAMPS, "[stat.st_size, stat.st_mtime_ns, ", "[stat.st_size, 0, ", T_INDEX),
     Mutant("digests of files that change meanwhile", STAMPS, "if newest(paths) < began - UNSETTLED_NS and stamps_name(paths) == name:",

@@ -45,9 +45,9 @@ LATE = 'threading.Timer(0.2, self.files.put, (f"{key.folder}/{name}", content)).
 
 # fmt: off
 OF_THE_STORE = [
-    Mutant("evidence swept", SWEEP, "evidence.add(key.folder)", "pass", f"{T_LOCK} -k can_not_be_read"),
+    Mutant("evidence swept", SWEEP, "of the manifest\n        return []", "of the manifest\n        return parts", f"{T_LOCK} -k can_not_be_read"),
     Mutant("a writer at work swept", SWEEP, "if held_by_me(files, lock):", "if True:", f"{T_LOCK} -k at_work"),
-    Mutant("named parts swept", SWEEP, "path not in manifest_parts and ", "", f"{T_LOCK} -k sweeping_deletes"),
+    Mutant("named parts swept", SWEEP, "for path in parts if path not in named]", "for path in parts]", f"{T_LOCK} -k sweeping_deletes"),
     Mutant("a manifest's place by any number", "r3l/store/layout.py", "return key if key.manifest == manifest_path else None",
            "return key", f"{T_STAGE} -k odd_name"),
     Mutant("an earlier partition counted", "r3l/pipeline/iteration.py", "        withdraw_others(bench, refs)\n", "        pass\n",

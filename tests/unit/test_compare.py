@@ -25,6 +25,8 @@ OURS = {
     "names_thought",
     "latent",
     "guided_sft",
+    "keeps",
+    "smollm2_keeps",
 }
 FREE = {"group_size", "sync"}  # experiments whose arms differ in N on purpose
 

@@ -151,7 +151,7 @@ def test_what_no_alarm_can_interrupt_is_ended_by_the_kernel():
     code = (
         "import itertools, signal; from r3l.environments.math import grader_process as process\n"
         "signal.signal(signal.SIGPROF, process.out_of_time)\n"
-        "with process.limited(0.1): sum(itertools.repeat(1))"
+        "with process.time_limit(0.1): sum(itertools.repeat(1))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == -signal.SIGVTALRM
 

@@ -1,11 +1,14 @@
 """An install without the extras (no torch, no transformers) collects the suite; its store tests are all there."""
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from r3l.system.child_environment import SAFE_PATH
 
 ROOT = Path(__file__).parents[2]
 STORE = sorted(str(path.relative_to(ROOT)) for path in ROOT.glob("tests/unit/test_store_*.py"))
@@ -14,7 +17,9 @@ BY_ITSELF = "tests/unit/test_store_only_checkout.py"
 
 def without_extras(*arguments: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tests.support.without_extras", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    # a command that a test ran in this process leaves the working folder off the path of all later ones
+    environment = {name: value for name, value in os.environ.items() if name != SAFE_PATH}
+    return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
 
 
 @pytest.mark.slow
