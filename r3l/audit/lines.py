@@ -9,11 +9,11 @@ from typing import Any
 
 from r3l.audit.reader import Reader, Row
 from r3l.errors import StoreError
-from r3l.store.difference import Difference, diff
+from r3l.store.differences.difference import Difference, diff
+from r3l.store.differences.first_difference import Line as StoredLine
+from r3l.store.differences.first_difference import Parting, parting
 from r3l.store.figures import LINES
 from r3l.store.files.lock import LOCK, living
-from r3l.store.first_difference import Line as StoredLine
-from r3l.store.first_difference import Parting, parting
 from r3l.store.layout import SETTINGS as SAVED
 from r3l.store.layout import iteration_folder, line_folder
 from r3l.store.manifest import unsealed

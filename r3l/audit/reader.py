@@ -13,11 +13,11 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError
-from r3l.store.bundles import bundled
-from r3l.store.cached import index_path
 from r3l.store.catalog import DAMAGE, build, gather, named_runs, names_needed, open_connection, reason, tables_in
-from r3l.store.contents import Contents
-from r3l.store.index import index_run
+from r3l.store.index.blocks import index_run
+from r3l.store.index.bundles import bundled
+from r3l.store.index.cached import index_path
+from r3l.store.index.contents import Contents
 from r3l.store.query import lock
 from r3l.store.stage import Store
 

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from r3l.store.first_difference import Line, Parting, compare_places
+from r3l.store.differences.first_difference import Line, Parting, compare_places
 from r3l.store.stage import Store
 
 

@@ -21,7 +21,7 @@ from r3l.records import Event
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
-from r3l.store.first_difference import Parting, by_rows
+from r3l.store.differences.first_difference import Parting, by_rows
 from r3l.store.layout import StageKey
 from r3l.store.manifest import Manifest
 from r3l.store.notes import note

@@ -16,8 +16,8 @@ from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
 from r3l.store.catalog import load_manifests
 from r3l.store.check import Finding, check_run, lies_in
-from r3l.store.checked import Checked
-from r3l.store.index import Block
+from r3l.store.index.blocks import Block
+from r3l.store.index.checked import Checked
 from r3l.store.layout import SETTINGS, StageKey
 from r3l.store.stage import Store
 

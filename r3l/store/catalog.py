@@ -17,13 +17,13 @@ import duckdb
 from r3l.errors import StoreError
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.bundles import bundled
-from r3l.store.contents import STAGES_SCHEMA, Contents, contents_of, place
-from r3l.store.index import index_run
+from r3l.store.index.blocks import index_run
+from r3l.store.index.bundles import bundled
+from r3l.store.index.contents import STAGES_SCHEMA, Contents, contents_of, place
+from r3l.store.index.scans import address, quoted, union
 from r3l.store.layout import NAME, key_of
 from r3l.store.manifest import Manifest
 from r3l.store.metrics import expressions, select_lists
-from r3l.store.scans import address, quoted, union
 from r3l.store.stage import Store
 from r3l.store.tables.columns import duck_type
 from r3l.store.tables.schemas import TABLES

@@ -15,7 +15,7 @@ from r3l.store import manifest as manifests
 from r3l.store.catalog import connect_to, load_manifests
 from r3l.store.failures import failing_stages
 from r3l.store.figures import require_runs
-from r3l.store.index import Block, blocks_of
+from r3l.store.index.blocks import Block, blocks_of
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
 from r3l.store.manifest import Manifest, ManifestRef
 from r3l.store.policies.places import fetch_optimiser, fetch_policy

@@ -8,12 +8,12 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError, did_you_mean
-from r3l.store.bundles import bundled
-from r3l.store.cached import index_path, recall, remember
 from r3l.store.catalog import DAMAGE, named_runs, names_needed, open_connection, partly, reason, tables_in
-from r3l.store.contents import Contents
 from r3l.store.digests import fingerprint_of
-from r3l.store.index import Indexed, index_run
+from r3l.store.index.blocks import Indexed, index_run
+from r3l.store.index.bundles import bundled
+from r3l.store.index.cached import index_path, recall, remember
+from r3l.store.index.contents import Contents
 from r3l.store.stage import Store
 
 Answers = dict[str, list[dict[str, Any]]]

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
-from r3l.store.scans import pattern_of
+from r3l.store.index.scans import pattern_of
 from r3l.store.stage import Store
 
 LOCKED = (

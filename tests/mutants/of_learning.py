@@ -3,7 +3,7 @@ that a stored file is the one that was written."""
 
 from tests.mutants.patches import Mutant
 
-INDEX, STAMPS, CHECK = "r3l/store/index.py", "r3l/store/files/stamps.py", "r3l/store/check.py"
+INDEX, STAMPS, CHECK = "r3l/store/index/blocks.py", "r3l/store/files/stamps.py", "r3l/store/check.py"
 SESSIONS, RETRY, EPISODE = (
     "r3l/environments/workers/sessions.py",
     "r3l/exploration/retry.py",

@@ -15,8 +15,8 @@ from typing import Any
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
-from r3l.store.contents import place
 from r3l.store.digests import canonical, lasting, table_digest
+from r3l.store.index.contents import place
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store
 from r3l.store.tables.parts import encode, to_table

@@ -11,7 +11,7 @@ from r3l.audit.reader import KEPT, Reader
 from r3l.audit.web.overview import Overview
 from r3l.store import figures
 from r3l.store.catalog import connect
-from r3l.store.index import Indexed
+from r3l.store.index.blocks import Indexed
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 

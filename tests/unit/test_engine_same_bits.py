@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.embedded.compiled_attention import compile_attention
 from r3l.engines.embedded.packed_linear import TILE, PackedLinear
-from r3l.store.first_difference import Line, parting
+from r3l.store.differences.first_difference import Line, parting
 from r3l.store.stage import Store
 from tests.support.disturbed import Way, play
 from tests.unit.engine_policies import VOCABULARY, tiny_policy

@@ -19,7 +19,7 @@ from flows.cli.app import app_of
 from r3l.judge.played_again import played_again
 from r3l.stages import STAGES
 from r3l.store import stage as committing
-from r3l.store.first_difference import Line, Parting, parting
+from r3l.store.differences.first_difference import Line, Parting, parting
 from r3l.store.manifest import seal
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import arrow_schema

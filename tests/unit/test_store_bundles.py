@@ -5,9 +5,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from r3l.store import bundles, catalog, check, index, sweep
+from r3l.store import catalog, check, sweep
 from r3l.store.catalog import connect
-from r3l.store.checked import Checked
+from r3l.store.index import blocks as index
+from r3l.store.index import bundles
+from r3l.store.index.checked import Checked
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 

@@ -6,7 +6,7 @@ import pytest
 
 from r3l.errors import StoreError
 from r3l.store import stage as committing
-from r3l.store.difference import diff
+from r3l.store.differences.difference import diff
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 from tests.support.store_iteration import Tables, commit_iteration, commit_stage, iteration_tables

@@ -18,9 +18,9 @@ from flows.cli import app as commands
 from r3l import open_store
 from r3l.audit.web.app import make_app
 from r3l.errors import StoreError
-from r3l.store import index
 from r3l.store.catalog import connect
 from r3l.store.figures import LINES, remember_answers
+from r3l.store.index import blocks as index
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 

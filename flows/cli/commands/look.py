@@ -179,7 +179,7 @@ def bisect(
     from r3l.judge.alone import comes_again
     from r3l.judge.sampled_again import stage_again
     from r3l.stages import STAGES
-    from r3l.store.first_difference import Line, parting
+    from r3l.store.differences.first_difference import Line, parting
 
     sides = ((a, store), (b, other_store or store))
     lines = [Line(Store.open(root, reading=True), *word.partition("/")[::2]) for word, root in sides]

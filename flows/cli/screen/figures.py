@@ -124,7 +124,7 @@ def credit_table(rows: list[Counterfactual], title: str) -> Table:
 
 def show_difference(console: Console, result: Replayed) -> None:
     """Print what differs between the branch and what it was replayed from, stage by stage."""
-    from r3l.store.difference import diff, difference_lines
+    from r3l.store.differences.difference import diff, difference_lines
     from r3l.store.stage import Store
 
     console.print(Text.assemble("replayed into branch ", (result["branch"], "bold")))

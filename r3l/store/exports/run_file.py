@@ -11,7 +11,7 @@ from r3l.errors import StoreError
 from r3l.store.catalog import connect
 from r3l.store.exports.inspect_log import write_log
 from r3l.store.figures import require_runs
-from r3l.store.scans import quoted
+from r3l.store.index.scans import quoted
 from r3l.store.stage import Store
 
 FORMATS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".jsonl": "FORMAT json, ARRAY false"}

@@ -5,7 +5,7 @@ import duckdb
 from r3l.stages import STAGES, stages_that
 from r3l.store.catalog import MACROS, VIEWS, build, view_sql
 from r3l.store.check import INVARIANTS, invariant_sql
-from r3l.store.contents import Contents
+from r3l.store.index.contents import Contents
 from r3l.store.tables.columns import TableColumn, duck_type
 from r3l.store.tables.schemas import PLACE, TABLES, VERSIONS
 from r3l.system.visible import table_cell

@@ -3,9 +3,9 @@
 from hashlib import blake2b
 from importlib.resources import files as package_files
 
-from r3l.store.cached import index_path, recall, remember
 from r3l.store.files.stamps import Stamp
-from r3l.store.index import Block, blocks_of, indexed_block
+from r3l.store.index.blocks import Block, blocks_of, indexed_block
+from r3l.store.index.cached import index_path, recall, remember
 from r3l.store.stage import Store
 from r3l.version import __version__
 

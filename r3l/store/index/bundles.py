@@ -16,12 +16,12 @@ from pathlib import Path
 
 import duckdb
 
-from r3l.store.cached import index_path, recall, remember
-from r3l.store.contents import BUNDLED, Contents, Part
 from r3l.store.digests import canonical
 from r3l.store.files.stamps import stamp_of
-from r3l.store.index import BLOCK
-from r3l.store.scans import quoted, union
+from r3l.store.index.blocks import BLOCK
+from r3l.store.index.cached import index_path, recall, remember
+from r3l.store.index.contents import BUNDLED, Contents, Part
+from r3l.store.index.scans import quoted, union
 from r3l.store.stage import Store
 from r3l.version import __version__
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from r3l.errors import StoreError
-from r3l.store.contents import BUNDLED, Part
+from r3l.store.index.contents import BUNDLED, Part
 from r3l.store.tables.columns import duck_type
 from r3l.store.tables.schemas import PLACE, TABLES
 from r3l.store.tables.versions import select_list

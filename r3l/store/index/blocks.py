@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
-from r3l.store.cached import index_path, parsed, recalled, remember, untorn
-from r3l.store.contents import Contents, Part, contents_of
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles
 from r3l.store.files.stamps import UNSETTLED_NS, Stamp, stamp_of
+from r3l.store.index.cached import index_path, parsed, recalled, remember, untorn
+from r3l.store.index.contents import Contents, Part, contents_of
 from r3l.store.layout import ITERATION, MANIFEST, SETTINGS, StageKey, key_of
 from r3l.store.manifest import Manifest, NamedFile
 from r3l.store.stage import Store
