@@ -145,12 +145,18 @@ def test_an_iteration_and_its_checks_run_none_of_them(hostile: Path) -> None:
     nothing_ran(hostile)
 
 
+def heed_hangups() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 WAITS = "import time; from flows.cli import app; app.end_on_hangup(); print('up', flush=True); time.sleep(60)"
 
 
 @pytest.mark.parametrize(("before", "ends"), [([], True), (["nohup"], False)])
 def test_a_closed_terminal_ends_a_command_as_sigterm_does_but_not_under_nohup(before: list[str], ends: bool) -> None:
-    with subprocess.Popen([*before, sys.executable, "-c", WAITS], stdout=subprocess.PIPE, cwd=ROOT) as process:
+    command = [*before, sys.executable, "-c", WAITS]
+    # the suite itself may run under nohup, which its children inherit
+    with subprocess.Popen(command, stdout=subprocess.PIPE, cwd=ROOT, preexec_fn=heed_hangups) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"up\n"
         process.send_signal(signal.SIGHUP)
