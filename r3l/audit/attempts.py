@@ -237,7 +237,8 @@ def shade_scales(reader: Reader, line: Line, iteration: int) -> dict[str, ShadeS
 
 
 def parting_words(attempt: Attempt, turns: dict[str, dict[int, Row]], diverges: int | None) -> dict[str, list[Span]]:
-    """Split the replies of base, retry and distilled at the first divergence, word by word."""
+    """Split the replies of a base and its retry or distilled attempt, in the turn where they part, into equal and
+    differing words."""
     spans: dict[str, list[Span]] = {}
     base = attempt.base["trajectory_id"]
     for row in (attempt.distilled, attempt.retry):

@@ -44,14 +44,14 @@ def whole(text: str) -> str:
 
 
 def text_of(value: object, what: str) -> str:
-    """Check for a text that can be stored. Raise `WorldError` for anything else, such as None or a number."""
+    """Take a text, with what no table can hold made visible. Raise `WorldError` for anything else."""
     if not isinstance(value, str):
         raise WorldError(f"{what}: expected text, got {value_and_type(value)}")
     return whole(str(value))  # of a subclass, such as numpy's, the plain text
 
 
 def number_of(value: object, what: str, low: float = 0.0, high: float = 1.0) -> float:
-    """Check for a number in [low, high], of whatever library.
+    """Take a number of whatever library as a float in [low, high]; what is beyond by rounding becomes the bound.
 
     Raises:
         WorldError: it is no number, not finite, or beyond the bounds.

@@ -40,7 +40,7 @@ def c_compiler() -> str:
 
 
 def other_machine(a: Machine | None, b: Machine | None) -> dict[str, tuple[str, str]]:
-    """Return what differs between the machines of two stages, by name; nothing where one of them was not noted."""
+    """Name what differs between the machines of two stages, with both values; nothing where one was not noted."""
     if not a or not b:
         return {}
     pairs = {name: (a.get(name, ""), b.get(name, "")) for name in (*a, *b)}

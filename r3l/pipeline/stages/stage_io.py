@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
 from r3l.records import Credit, Episode, Event, OraclePivot, Reflection, Task, TrainingRow, Trajectory, Turn
+from r3l.store import manifest as manifests
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import Store
 
@@ -19,16 +20,7 @@ def records(store: Store, ref: StageRef, table: str, kind: type[Record]) -> list
 
 def reference(store: Store, key: StageKey) -> StageRef:
     """Find the stage that is stored under a key. Raise `StoreError` where there is none."""
-    manifest = store.manifest(key)
-    return StageRef(
-        run=key.run,
-        branch=key.branch,
-        iteration=key.iteration,
-        stage=key.stage,
-        shard=key.shard,
-        fingerprint=manifest["fingerprint"],
-        digest=manifest["digest"],
-    )
+    return manifests.reference(store.manifest(key))
 
 
 def tasks(store: Store, ref: StageRef, slots: range | None = None) -> list[Task]:
