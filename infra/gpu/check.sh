@@ -2,11 +2,11 @@
 # What a machine with CUDA, torch and transformers, and perhaps without a network, does with r3l, in eight minutes at most.
 #   infra/gpu/check.sh pack FOLDER [VERSION]     here, with a package index: what such a machine lacks, for its Python (3.12), below 64 MiB
 #   infra/gpu/check.sh run FOLDER OUT.json       there, in the repository's root: nothing is installed; --toy: small shapes, also on a CPU
-# PYTHON: the interpreter there that has torch. `pack` keeps a package a folder, and `run` uses those that are not there.
+# PYTHON: the interpreter there that has torch. PACKAGES: those that it lacks, where that is known. `pack` keeps a package a folder, and `run` uses those that are not there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 PYTHON="${PYTHON:-python3}"
-PACKAGES="pyarrow duckdb peft pydantic pydantic-core annotated-types typing-inspection obstore fsspec psutil httpx jinja2 typer rich markdown-it-py mdurl pygments shellingham pytest pluggy iniconfig accelerate"
+PACKAGES="${PACKAGES:-pyarrow duckdb peft pydantic pydantic-core annotated-types typing-inspection obstore fsspec psutil httpx jinja2 typer rich markdown-it-py mdurl pygments shellingham pytest pluggy iniconfig accelerate}"
 LEFT_OUT="pyarrow/include pyarrow/tests pyarrow/libarrow_flight* pyarrow/libarrow_python_flight* pyarrow/_flight* pyarrow/libarrow_s3* pyarrow/_s3fs*"
 
 pack() {  # FOLDER [VERSION]
@@ -20,14 +20,14 @@ pack() {  # FOLDER [VERSION]
     wheel="$(ls "$work/$name"/*.whl)"
     mkdir "$work/packages/$name"; "$PYTHON" -m zipfile -e "$wheel" "$work/packages/$name"
   done
-  for name in $LEFT_OUT; do (cd "$work/packages/pyarrow" && rm -rf $name); done
+  [ ! -d "$work/packages/pyarrow" ] || for name in $LEFT_OUT; do (cd "$work/packages/pyarrow" && rm -rf $name); done
   XZ_OPT="-3 -T0" tar -C "$work" -cJf "$folder/packages.tar.xz" packages
   du -h "$folder/packages.tar.xz"
   [ "$(stat -c %s "$folder/packages.tar.xz")" -lt $((64 * 1024 * 1024)) ] || { echo "above 64 MiB" >&2; exit 1; }
 }
 
 run() {  # FOLDER OUT.json [--toy]
-  local folder="$1" out="$2" work name module path=""; shift 2
+  local folder="$1" out="$2" name module path=""; shift 2
   work="$(mktemp -d)"; trap 'rm -rf "$work"' EXIT
   tar -C "$work" -xJf "$folder/packages.tar.xz"
   for name in $PACKAGES; do

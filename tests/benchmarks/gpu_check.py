@@ -18,6 +18,10 @@ import torch
 from safetensors.torch import load_file
 
 from r3l.config import compose
+from r3l.config.engines import TransformersLocalSettings
+from r3l.config.sections import PolicySettings
+from r3l.engines.base import PolicySnapshot, Sampling
+from r3l.engines.embedded.engine import TransformersLocal
 from r3l.planning.memory import training_memory
 from r3l.planning.shapes import PAPER, Shape
 from r3l.training.gradients import RowScores, row_gradient
@@ -94,6 +98,8 @@ def figures(folder: Path, device: str, shapes: dict[str, Shape]) -> Iterator[tup
     for name, shape in shapes.items():
         for layout in LAYOUTS if shape is next(iter(shapes.values())) else ("trie",):
             yield f"pass of {name}, {layout}", lambda s=shape, layout=layout: pass_of(s, layout, device)
+    name, shape = next(iter(shapes.items()))
+    yield f"engine of {name}", lambda: engine_of(shape, folder / "engine", device)
 
 
 def equal_update(folder: Path, device: str, adapter: str) -> dict[str, Any]:
@@ -161,6 +167,37 @@ def pass_of(shape: Shape, layout: str, device: str) -> dict[str, Any]:
         # weights and their gradients; the optimiser is not held here
         figure["planned_gb"] = (4.0 * shape.parameters + plan.activations + plan.logits) / 1e9
     return figure
+
+
+def engine_of(shape: Shape, folder: Path, device: str) -> dict[str, Any]:
+    """Sample from the embedded engine, random weights in bfloat16: eight prompts of 512 tokens, four replies each."""
+    write_policy(folder)  # the tokenizer
+    random_decoder(shape, device).model.save_pretrained(str(folder))
+    settings = TransformersLocalSettings(device=device, max_batch=32)
+    engine = TransformersLocal(settings, PolicySettings(dtype="bfloat16", context_tokens=1024))
+    rng, count = np.random.default_rng(0), 16 if device == "cpu" else 64
+    prompts = [rng.integers(0, shape.vocabulary, 512).tolist() for _ in range(8)]
+    try:
+        engine.load_policy(PolicySnapshot(str(folder), "random"))
+        began = time.perf_counter()
+        futures = [
+            engine.complete(f"{i}", prompts[i // 4], Sampling(1.0, count, i, stop_token_ids=())) for i in range(32)
+        ]
+        replies = [future.result() for future in futures]
+        seconds = time.perf_counter() - began
+        alone = engine.complete("0", prompts[0], Sampling(1.0, count, 0, stop_token_ids=())).result()
+        scored = engine.score([*prompts[0], *replies[0].token_ids])[-count:]
+    finally:
+        engine.close()
+    gap = np.abs(np.array(scored) - replies[0].logprobs).mean()
+    sampled = sum(len(reply.token_ids) for reply in replies)
+    return {
+        "seconds": seconds,
+        "sampled_tokens_per_second": sampled / seconds,
+        "mean_gap_to_its_own_scores": gap,  # nats a token, the same weights in two shapes of a batch
+        "same_reply_alone": alone.token_ids == replies[0].token_ids,
+        "ok": sampled == 32 * count and gap < 0.05,
+    }
 
 
 def random_decoder(shape: Shape, device: str) -> Decoder:

@@ -10,10 +10,10 @@ from xml.etree import ElementTree
 
 import pytest
 
-from flows.lab.compare import Only, choose_names, run_experiment
 from r3l.errors import ConfigError
 from r3l.lab.study.cells import run_cells
 from r3l.lab.study.experiment import load_experiment
+from r3l.lab.study.whole import Only, choose_names, run_experiment
 from r3l.pipeline.runner import Done, Runner, Threads
 from r3l.store.check import check_run
 from r3l.store.stage import Store

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flows.lab.compare import Only, run_experiment
+from r3l.lab.study.whole import Only, run_experiment
 
 DATA = Path(__file__).parents[2] / "data"
 GAIN = 0.5  # from the start to the last iteration, each arm on each seed of the kept results

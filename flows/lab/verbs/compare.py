@@ -36,15 +36,9 @@ def compare(
         for line in plan_lines(load_experiment(locate(path)), size):
             say(line)
         return
-    from flows.cli.terminal import on_prefect
+    from r3l.lab.study.whole import Only, run_experiment
 
-    direct = direct or page
-    if not direct:
-        tied.begin()
-    from flows.lab.compare import Only, run_experiment
-    from flows.lab.compare import compare as flow
-
-    if direct:
+    if direct or page:
         console = screen(stderr=True)
         say(
             run_experiment(
@@ -60,5 +54,10 @@ def compare(
             )
         )
     else:
+        from flows.cli.terminal import on_prefect
+
+        tied.begin()  # before Prefect is imported
+        from flows.lab.compare import compare as flow
+
         with on_prefect():
             say(flow(path, size, store, results, workers, minutes, arms, seeds, rates))
