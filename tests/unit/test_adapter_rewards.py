@@ -21,7 +21,6 @@ from r3l.environments.adapters.texts import Gained
 from r3l.environments.outside import number_of
 from r3l.environments.tools.world import ToolEnvironment
 from r3l.environments.verifiers.world import VerifiersEnvironment
-from r3l.environments.webshop.remote import SCORE, RemoteState, score_of
 from r3l.errors import WorldError
 
 DISCRETE = SimpleNamespace(start=0, n=9)
@@ -136,16 +135,6 @@ def test_whether_it_is_over_is_true_or_false(play):
 def test_what_is_no_number_is_no_action_of_a_discrete_space(action):
     assert not by_gymnasium(0.5, action=action).accepted
     assert by_gymnasium(0.5, action=" +3 ").accepted
-
-
-def test_the_score_on_a_page_is_a_number_in_the_range():
-    def page(score):
-        return RemoteState("s", tuple(SimpleNamespace(piece=SimpleNamespace(text=text)) for text in (SCORE, score)))
-
-    assert score_of(page("0.75")) == 0.75
-    for score in ("nan", "inf", "7"):
-        with pytest.raises(WorldError, match="score of the page after the purchase: expected a finite"):
-            score_of(page(score))
 
 
 def test_bounds_may_be_open_and_still_no_infinity_is_a_number():

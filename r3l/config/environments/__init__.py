@@ -99,10 +99,7 @@ class WebShopSettings(EnvironmentSettings):
     max_turns: int = Field(15, ge=1, le=1000, description="Largest number of turns per episode, 1 to 1000 (paper: 15).")
     catalogue: str = Field(
         "synthetic",
-        description=(
-            "Source of the products: synthetic, a folder with the original files, or the http:// address of a "
-            "WebShop server."
-        ),
+        description="Source of the products: synthetic, or a folder with the original files.",
     )
     products: int | None = Field(
         None,
@@ -145,12 +142,6 @@ class WebShopSettings(EnvironmentSettings):
             "What follows an action that is impossible. original: the same page again; released: a message that "
             "says why."
         ),
-    )
-    server_goals: int = Field(
-        12087,
-        ge=1,
-        le=10_000_000,
-        description="Number of goals that the WebShop server has, 1 to 10000000. The original has 12087 human goals.",
     )
 
 

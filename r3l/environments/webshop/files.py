@@ -133,10 +133,6 @@ def prepare_catalogue(
             expected=task_counts,
             notes=("the catalogue is drawn by seed, no file is needed",),
         )
-    if settings.catalogue.startswith(("http://", "https://")):
-        return DataPlan(
-            "server", splits, expected=task_counts, notes=(f"goals and products are at {settings.catalogue}",)
-        )
     folder = catalogue_folder(settings)
     if settings.catalogue == ORIGINAL:
         fetch_missing(folder, ORIGINAL_FILES, download, progress)

@@ -20,8 +20,6 @@ from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive
 
-SERVER = ("http://", "https://")
-
 
 @cache
 def webshop_prompt() -> str:
@@ -68,9 +66,7 @@ class WebShopWorld:
     def tasks(self, split: str) -> list[Task]:
         """List the tasks. A task is a goal's number, which the original calls a session; its type is the product's
         category."""
-        remote = self.settings.catalogue.startswith(SERVER)
-        goals = [] if remote else products_and_goals(self.settings)[1]
-        numbers = split_goals(self.settings.split_rule, split, self.settings.server_goals if remote else len(goals))
+        goals = products_and_goals(self.settings)[1]
         return [
             Task(
                 iteration=0,
@@ -78,30 +74,21 @@ class WebShopWorld:
                 task_id=f"webshop/{split}/{number:05d}",
                 environment=self.name,
                 split=split,
-                task_type=goals[number].product.category if goals else "shopping",
+                task_type=goals[number].product.category,
                 payload=json.dumps({"goal": number}),
                 seed=derive(self.settings.catalogue_seed, "webshop", number),
             )
-            for number in numbers
+            for number in split_goals(self.settings.split_rule, split, len(goals))
         ]
 
     def data(self, split: str) -> str:
-        """Name the catalogue, and what finds the nouns of titles; a server has its own."""
-        if self.settings.catalogue.startswith(SERVER):
-            return "server"
+        """Name the catalogue, and what finds the nouns of titles."""
         return f"{catalogue_name(self.settings)}, nouns by {finder(self.settings.title_nouns)}"
 
     def hints(self, task: Task) -> list[str]:
-        """Write the goal's hints; none where the goals lie on a server."""
-        if self.settings.catalogue.startswith(SERVER):
-            return []
         return hints(products_and_goals(self.settings)[1][int(json.loads(task.payload)["goal"])])
 
     def make(self) -> Environment:
-        if self.settings.catalogue.startswith(SERVER):
-            from r3l.environments.webshop.remote import RemoteShopEnvironment
-
-            return RemoteShopEnvironment(self.settings.catalogue, self.settings.text_mode)
         return WebShopEnvironment(shop_of(self.settings), self.settings)
 
 
