@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from r3l.audit.charts.charts import HEIGHT, WIDTH
-from r3l.audit.charts.iterations import CHARTS, alone
+from r3l.audit.charts.iterations import CHARTS, alone, with_values
 from r3l.audit.lines import Line
 
 SHOWN = ("Reward", "Improvement rate", "Loss", "Entropy")
@@ -21,12 +21,13 @@ STYLE = """text{font:11px system-ui,sans-serif;fill:#5d6878}.head{font-size:13px
 
 def image(line: Line, past: Sequence[dict[str, Any]]) -> str:
     """Draw the charts of the audit app, two by two, over the newest iterations, as an image in Markdown."""
-    charts = [chart for chart in CHARTS if chart.title in SHOWN]
+    newest = past[-NEWEST:]
+    charts = with_values([chart for chart in CHARTS if chart.title in SHOWN], newest)
     panels = "".join(
-        panel(alone(chart, past[-NEWEST:], hover=False), 12 + k % 2 * (WIDTH + 24), 8 + k // 2 * (HEIGHT + HEAD + 8))
+        panel(alone(chart, newest, hover=False), 12 + k % 2 * (WIDTH + 24), 8 + k // 2 * (HEIGHT + HEAD + 8))
         for k, chart in enumerate(charts)
     )
-    width, height = 2 * WIDTH + 48, 2 * (HEIGHT + HEAD + 8) + 8
+    width, height = 2 * WIDTH + 48, (len(charts) + 1) // 2 * (HEIGHT + HEAD + 8) + 8
     svg = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
         f"<style>{STYLE}</style>"

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from r3l.system.home import home
 
-OF_A_STORE = "audit|check|credit|export|prune|replay|report|runs|show|sql|status|track|why"  # verbs that take --store
+# Verbs that take --store.
+OF_A_STORE = (
+    "audit|bisect|check|credit|evaluate|export|iterate|plan|prune|replay|report|runs|show|sql|status|track|train|why"
+)
 
 
 def r3l(*words: str) -> str:

@@ -5,6 +5,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from flows.cli import app
@@ -51,6 +52,10 @@ def test_a_message_names_the_store_of_the_command_line():
         "prepare alfworld",
     ]
     assert "--store" not in runnable("see `r3l runs`")
+    verbs = typer.main.get_command(app.app_of(app.PLACES)).commands
+    for verb, command in verbs.items():
+        takes_store = any("--store" in option.opts for option in command.params)
+        assert ("--store" in runnable(f"`r3l {verb}`", "/a b")) == takes_store, verb
 
 
 @pytest.mark.parametrize("path", QUERIES, ids=lambda path: path.stem)

@@ -63,7 +63,7 @@ def line_chart(
     values = [y for one in lines for _, y in one.points if y is not None]
     if not values:
         return canvas(
-            "chart", WIDTH, HEIGHT, f'<text class="none" x="{WIDTH / 2}" y="{HEIGHT / 2}">none yet</text>', label
+            "chart", WIDTH, HEIGHT, f'<text class="none" x="{WIDTH / 2}" y="{HEIGHT / 2}">no value</text>', label
         )
     values += [edge for one in lines for _, *edges in one.intervals for edge in edges if math.isfinite(edge)]
     ticks = [0.0, 0.25, 0.5, 0.75, 1.0] if axes.share else nice_ticks(min(values), max(values), axes.zero)

@@ -7,6 +7,7 @@ from typing import Any
 
 from r3l.audit.addresses import line_url
 from r3l.audit.charts import charts
+from r3l.audit.figures import absent
 from r3l.audit.held_out import Curve
 from r3l.audit.lines import Line
 from r3l.audit.reader import Row
@@ -75,8 +76,13 @@ def iteration_charts(rows: Sequence[Row], curves: Sequence[Curve], line: Line | 
     curves_of = [(curve.benchmark, [curve]) for curve in curves]
     return [
         *(held_out_chart(benchmark, [("", curve) for curve in scores], link) for benchmark, scores in curves_of),
-        *(alone(chart, rows, link=link) for chart in CHARTS),
+        *(alone(chart, rows, link=link) for chart in with_values(CHARTS, rows)),
     ]
+
+
+def with_values(some: Sequence[Chart], rows: Sequence[Row]) -> list[Chart]:
+    """Pick the charts of which a column has a value in some iteration: the others would be empty frames."""
+    return [chart for chart in some if any(not absent(row[column]) for column in chart.lines for row in rows)]
 
 
 def iteration_url(line: Line, iteration: float) -> str:
@@ -102,7 +108,7 @@ def compared_charts(
     for chart in CHARTS:
         for column, name in chart.lines.items():
             if not column.startswith("evaluation") and any(
-                row[column] is not None for _, rows in rows_by_line for row in rows
+                not absent(row[column]) for _, rows in rows_by_line for row in rows
             ):
                 pictures.append(compare_lines(chart, column, name, rows_by_line))
     return pictures
@@ -134,7 +140,7 @@ def alone(
         charts.Series(name, [(row["iteration"], row[column]) for row in rows]) for column, name in chart.lines.items()
     ]
     return draw_chart(
-        chart, chart.meaning, [one for one in series if any(y is not None for _, y in one.points)], hover, link
+        chart, chart.meaning, [one for one in series if any(not absent(y) for _, y in one.points)], hover, link
     )
 
 
