@@ -34,7 +34,6 @@ EXTRAS = [
     "scipy",
     "snowballstemmer",
     "tensorboard",
-    "textarena",
     "textworld",
     "thefuzz",
     "torch",

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from r3l import plugins
 from r3l.config.environments import EnvironmentSettings
 from r3l.environments import outside
-from r3l.environments.adapters.arena import TextArenaWorld
 from r3l.environments.adapters.gym import GymnasiumWorld
-from r3l.environments.adapters.openenv import OpenEnvWorld
 from r3l.environments.alfworld.world import AlfworldWorld
 from r3l.environments.base import Judging, Sourced, Verdict, World
 from r3l.environments.household.world import HouseholdWorld
@@ -25,9 +23,7 @@ ENVIRONMENTS: dict[str, type] = {
     "gymnasium": GymnasiumWorld,
     "household": HouseholdWorld,
     "math": MathWorld,
-    "openenv": OpenEnvWorld,
     "scienceworld": ScienceWorldWorld,
-    "textarena": TextArenaWorld,
     "tools": ToolWorld,
     "verifiers": VerifiersWorld,
     "webshop": WebShopWorld,

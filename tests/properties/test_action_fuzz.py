@@ -11,11 +11,9 @@ from unittest.mock import patch
 import pytest
 
 from r3l.config.environments import HouseholdSettings, MathSettings
-from r3l.config.environments.adapters import OpenEnvSettings, TextArenaSettings, ToolsSettings, VerifiersSettings
+from r3l.config.environments.adapters import GymnasiumSettings, ToolsSettings, VerifiersSettings
 from r3l.environments import ENVIRONMENTS
-from r3l.environments.adapters.arena import TextArenaWorld
-from r3l.environments.adapters.gym import GymnasiumEnvironment
-from r3l.environments.adapters.openenv import OpenEnvWorld
+from r3l.environments.adapters.gym import GymnasiumEnvironment, GymnasiumWorld
 from r3l.environments.household.world import HouseholdWorld
 from r3l.environments.math.world import MathWorld
 from r3l.environments.outside import step_of
@@ -33,9 +31,7 @@ WORLDS = {
     "math": MathWorld(MathSettings()),
     "math boxed": MathWorld(MathSettings(answer_format="boxed")),
     "tools": ToolWorld(TOOLS),
-    "textarena": TextArenaWorld(TextArenaSettings(reply_format="text")),
-    "openenv": OpenEnvWorld(OpenEnvSettings(action_field="", reply_format="text")),
-    "openenv tags": OpenEnvWorld(OpenEnvSettings(action_field="")),
+    "gymnasium": GymnasiumWorld(GymnasiumSettings(reply_format="text")),
     "verifiers": VerifiersWorld(VerifiersSettings()),
 }
 NAMES = [tool["function"]["name"] for tool in WORLDS["tools"].schemas]
@@ -123,11 +119,11 @@ def test_every_reply_is_a_turn_of_every_world(count, seed):
                     gym.understood(discrete, reply.action)
                     parse_action(reply.action)
     assert set(WORLDS) <= set(valid)
-    assert all(0.02 < valid[name] / count < 0.98 for name in WORLDS if name not in {"textarena"}), valid
+    assert all(0.02 < valid[name] / count < 0.98 for name in WORLDS if name not in {"gymnasium"}), valid
     print(f"{count} replies, valid: {dict(valid)}")
 
 
 def test_every_kind_of_world_parses_in_one_of_these_forms():
     kinds = {name.partition(" ")[0] for name in WORLDS}
     alike = {"alfworld", "scienceworld", "webshop"}  # `parse_tagged_reply`, as household
-    assert set(ENVIRONMENTS) == kinds | alike | {"gymnasium"}  # a game's replies, as textarena
+    assert set(ENVIRONMENTS) == kinds | alike

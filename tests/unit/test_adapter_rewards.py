@@ -9,15 +9,10 @@ import pytest
 
 from r3l.config.environments.adapters import (
     GymnasiumSettings,
-    OpenEnvSettings,
-    TextArenaSettings,
     ToolsSettings,
     VerifiersSettings,
 )
-from r3l.environments.adapters.arena import Game, TextArenaEnvironment
-from r3l.environments.adapters.gym import GymnasiumEnvironment
-from r3l.environments.adapters.openenv import OpenEnvEnvironment
-from r3l.environments.adapters.texts import Gained
+from r3l.environments.adapters.gym import Gained, GymnasiumEnvironment
 from r3l.environments.outside import number_of
 from r3l.environments.tools.world import ToolEnvironment
 from r3l.environments.verifiers.world import VerifiersEnvironment
@@ -43,27 +38,6 @@ def by_gymnasium(reward, observation="o", done=True, action="3", **ranges):
     return played.act({"env": env, "gained": Gained(settings)}, action)
 
 
-def by_openenv(reward, observation="o", done=True, **ranges):
-    settings = OpenEnvSettings(observation_field="text", **ranges)
-    found = SimpleNamespace(reward=reward, done=done, observation={"text": observation})
-    client = SimpleNamespace(step=lambda sent: found)
-    return made(
-        OpenEnvEnvironment, settings, client=client, begun=True, rewarded=False, gained=Gained(settings), broken=OSError
-    ).step("a")
-
-
-def by_textarena(reward, observation="o", done=True):
-    waiting = [(-1, observation, "said")]
-    env = SimpleNamespace(
-        step=lambda action: (done, {}),
-        close=lambda: (None if reward is None else {0: reward}, {}),
-        state=SimpleNamespace(observations=[waiting], done=done, current_player_id=0),
-        get_observation=lambda: (0, waiting),
-    )
-    textarena = SimpleNamespace(ObservationType=SimpleNamespace(PLAYER_ACTION="acted"))
-    return made(TextArenaEnvironment, TextArenaSettings(), textarena=textarena).act(Game(env, 0), "a")
-
-
 def by_tools(reward, observation="o", done=True):
     tools = SimpleNamespace(score=lambda answer: reward, tools=list)
     return made(ToolEnvironment, ToolsSettings()).act(tools, '{"answer": "a"}')
@@ -79,8 +53,8 @@ def by_verifiers(reward, observation="o", done=True, **ranges):
     return asyncio.run(made(VerifiersEnvironment, VerifiersSettings(**ranges), env=env).scored(state))
 
 
-ALL = [by_gymnasium, by_openenv, by_textarena, by_tools, by_verifiers]
-RANGED = [by_gymnasium, by_openenv, by_verifiers]
+ALL = [by_gymnasium, by_tools, by_verifiers]
+RANGED = [by_gymnasium, by_verifiers]
 
 
 @pytest.mark.parametrize("play", ALL)
@@ -117,18 +91,17 @@ def test_a_range_is_declared_by_the_settings_and_named_where_it_is_left(play):
         play(8.0, lowest_reward=-1, highest_reward=7)
 
 
-@pytest.mark.parametrize("play", [by_gymnasium, by_openenv, by_textarena, by_verifiers])
+@pytest.mark.parametrize("play", RANGED)
 @pytest.mark.parametrize("observation", [7, b"x", ["o"]])
 def test_an_observation_that_is_no_text_is_refused(play, observation):
     with pytest.raises(WorldError, match=r"text|observes"):
         play(0.5, observation)
 
 
-@pytest.mark.parametrize("play", [by_gymnasium, by_openenv])
-def test_whether_it_is_over_is_true_or_false(play):
-    assert play(0.5, done=np.bool_(True)).done is True
+def test_whether_it_is_over_is_true_or_false():
+    assert by_gymnasium(0.5, done=np.bool_(True)).done is True
     with pytest.raises(WorldError, match=r"expected true or false, got 'False' \(str\)"):
-        play(0.5, done="False")
+        by_gymnasium(0.5, done="False")
 
 
 @pytest.mark.parametrize("action", ["--3", "-", "+-3", "3-", "3.0", "1e0", "³", "9" * 5000, "", "٣٣٣", "0x3"])

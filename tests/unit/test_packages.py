@@ -20,7 +20,7 @@ OPTIONAL = set(importlib.metadata.metadata("r3l").get_all("Provides-Extra"))
 def plain(monkeypatch):
     """As after `pip install r3l`."""
     monkeypatch.setattr(packages, "sys", SimpleNamespace(modules={}))
-    monkeypatch.setattr(packages, "find_spec", lambda name: None if name in {*EXTRAS, "regex", "openenv"} else object())
+    monkeypatch.setattr(packages, "find_spec", lambda name: None if name in {*EXTRAS, "regex"} else object())
 
 
 @pytest.mark.parametrize("kind", SHIPPED)

@@ -54,7 +54,7 @@ def test_the_tests_of_extras_are_run_where_the_extras_are():
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     usual = re.search(r"R3L_EXTRAS:-([\w,]+)", SCRIPT.read_text())[1].split(",")
     usual += re.findall(r"grep -vx (\w+)", script)  # what can't be beside the others
-    modules = {"prefect-ray": "prefect_ray", "openenv-core": "openenv"}
+    modules = {"prefect-ray": "prefect_ray"}
     rare = [
         modules.get(name, name)
         for extra in extras.keys() - set(usual)

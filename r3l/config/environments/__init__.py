@@ -9,8 +9,6 @@ from pydantic import Field, model_validator
 
 from r3l.config.environments.adapters import (
     GymnasiumSettings,
-    OpenEnvSettings,
-    TextArenaSettings,
     ToolsSettings,
     VerifiersSettings,
 )
@@ -194,9 +192,7 @@ ENVIRONMENT_KINDS = Kinds(
         MathSettings,
         ToolsSettings,
         GymnasiumSettings,
-        TextArenaSettings,
         VerifiersSettings,
-        OpenEnvSettings,
     ),
 )
 AnyEnvironment = Annotated[EnvironmentSettings, ENVIRONMENT_KINDS]

@@ -1,4 +1,4 @@
-"""Settings of the environments that are other packages': gymnasium, TextArena, OpenEnv, verifiers; and of tools."""
+"""Settings of the environments that are other packages': gymnasium, verifiers; and of tools."""
 
 from __future__ import annotations
 
@@ -57,53 +57,19 @@ class RangedSettings(AdaptedSettings):
         return self
 
 
-class GameSettings(AdaptedSettings):
-    """What those have whose actions are plain texts."""
-
+class GymnasiumSettings(RangedSettings):
+    kind: Literal["gymnasium"] = "gymnasium"
     reply_format: Literal["tags", "text"] = Field(
         "tags",
         description="How a reply gives its action. tags: <think>...</think> <action>...</action>; text: it is the "
         "action.",
     )
-
-
-class GymnasiumSettings(GameSettings, RangedSettings):
-    kind: Literal["gymnasium"] = "gymnasium"
     env: str = Field(
         "",
         description="Id of the registered environment, such as Name-v0, or module:Name-v0 where importing module "
         "registers it.",
     )
     options: dict[str, Any] = Field({}, description="Keyword arguments of the environment, such as {size: 4}.")
-
-
-class TextArenaSettings(GameSettings):
-    kind: Literal["textarena"] = "textarena"
-    env: str = Field("GuessTheNumber-v0", description="Id of the game, such as GuessTheNumber-v0 or TicTacToe-v0.")
-    options: dict[str, Any] = Field({}, description="Keyword arguments of the game, such as {max_turns: 20}.")
-    players: Literal[1, 2] = Field(1, description="Number of players. 2: the policy plays against the opponent.")
-    plays: Literal["first", "second"] = Field("first", description="Whether the policy or its opponent opens the game.")
-    opponent: str = Field(
-        "offered",
-        description=(
-            "Script of the opponent. offered: one of the moves that its observation offers in brackets, drawn by "
-            "the seed; module:function: what the function returns for the observation."
-        ),
-    )
-
-
-class OpenEnvSettings(GameSettings, RangedSettings):
-    kind: Literal["openenv"] = "openenv"
-    url: str = Field("http://127.0.0.1:8000", description="Address of the environment's server.")
-    action_field: str = Field(
-        "message",
-        description="Field of the server's action that holds the policy's action. If empty, the action is a JSON "
-        "object.",
-    )
-    observation_field: str = Field(
-        "", description="Field of the observation that the policy is shown. If empty, the whole observation as JSON."
-    )
-    options: dict[str, Any] = Field({}, description="Further arguments of the server's reset, such as {level: 2}.")
 
 
 class ToolsSettings(AdaptedSettings):

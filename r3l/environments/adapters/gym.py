@@ -4,53 +4,97 @@ Reward: the sum of an episode's rewards, as a share of the range that the settin
 worth what it has reached.
 """
 
+import json
+import math
 import re
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any
 
 from r3l.config.environments.adapters import GymnasiumSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import refuse_unnamed
-from r3l.environments.adapters.texts import (
-    Gained,
-    GameWorld,
-    clean,
-    import_package,
-    require_package,
-    seed_of,
-    seeded_tasks,
-)
-from r3l.environments.base import Environment, Observation, Step
-from r3l.environments.outside import flag_of
+from r3l.environments.adapters.texts import clean, import_package, parse_action, share_of_range
+from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.outside import flag_of, number_of
+from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
+from r3l.system.seeds import derive
 
+PROMPTS = Path(__file__).parents[1] / "prompts"
+SEEDS = 2**31  # what gymnasium takes
 WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
 
 
-class GymnasiumWorld(GameWorld[GymnasiumSettings]):
+class GymnasiumWorld:
     name = "gymnasium"
     packages = ("gymnasium",)
+    prepare = staticmethod(nothing_to_fetch)
 
     def __init__(self, settings: GymnasiumSettings) -> None:
-        super().__init__(settings)
-        self.copies = Copies()
+        self.settings, self.copies = settings, Copies()
+
+    def system_prompt(self) -> str:
+        """Choose the system prompt that the settings give, else the one that goes with their form of replies."""
+        name = "game" if self.settings.reply_format == "tags" else "game_text"
+        return self.settings.system_prompt or (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
+
+    def parse_reply(self, text: str) -> Reply:
+        return parse_action(text, self.settings.reply_format)
 
     def tasks(self, split: str) -> list[Task]:
-        """List the tasks, which are seeds of `reset`. Raise `ConfigError` if no environment is named."""
+        """List the tasks, which are seeds of `reset`. Raise `ConfigError` if no environment is named, `WorldError` for
+        another split."""
         if not self.settings.env:
             raise ConfigError(
                 "environment.env is empty: name a registered environment (Name-v0), with its module in front where "
                 "importing that registers it (my_package:Name-v0)"
             )
         refuse_unnamed(self.settings.env, "environment.env")
-        require_package("gymnasium", "gymnasium")
-        return seeded_tasks(self.settings, self.name, self.settings.env.rpartition(":")[2], split)
+        if find_spec("gymnasium") is None:  # nothing is imported where tasks are listed
+            raise WorldError("gymnasium is not installed: pip install 'r3l[gymnasium]'")
+        number = {"train": self.settings.train_tasks, "heldout": self.settings.heldout_tasks}.get(split)
+        if number is None:
+            raise WorldError(f"{self.name} split {split!r}: expected one of train, heldout")
+        variant = self.settings.env.rpartition(":")[2]
+        prefix = f"{self.name}/{variant}-{self.settings.tasks_seed}/{split}"
+        seeds = [derive(self.settings.tasks_seed, prefix, index) for index in range(number)]
+        return [
+            Task(
+                iteration=0,
+                task=0,
+                task_id=f"{prefix}/{index:05d}",
+                environment=self.name,
+                split=split,
+                task_type=variant,
+                payload=json.dumps({"seed": seed % SEEDS}),
+                seed=seed,
+            )
+            for index, seed in enumerate(seeds)
+        ]
 
     def data(self, split: str) -> str:
         return self.settings.env
 
     def make(self) -> Environment:
         return GymnasiumEnvironment(self.settings, self.copies)
+
+
+class Gained:
+    """The rewards of an episode added up, as a share of the range that the settings name."""
+
+    def __init__(self, settings: GymnasiumSettings) -> None:
+        self.settings, self.total = settings, 0.0
+
+    def add(self, reward: object) -> None:
+        """Add a reward. Raise `WorldError` where it is no finite number."""
+        self.total += number_of(reward, "reward of a step", -math.inf, math.inf)
+
+    @property
+    def share(self) -> float:
+        """Compute the sum as a share of the range. Raise `WorldError` where it is beyond it."""
+        return share_of_range(self.total, "sum of the episode's rewards", self.settings)
 
 
 class GymnasiumEnvironment(CopiedEnvironment):
@@ -69,7 +113,7 @@ class GymnasiumEnvironment(CopiedEnvironment):
             raise WorldError(
                 f"gymnasium has no environment {self.settings.env} with these options: {type(error).__name__}: {error}"
             ) from error
-        observation, _ = env.reset(seed=seed_of(task))
+        observation, _ = env.reset(seed=int(json.loads(task.payload)["seed"]))
         return {"env": env, "gained": Gained(self.settings)}, self.seen(observation)
 
     def act(self, state: dict[str, Any], action: str) -> Step:
