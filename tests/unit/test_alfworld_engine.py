@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from r3l.environments.alfworld import engine as engine_module
 from r3l.environments.alfworld.engine import GameEngine, Seen, wrapped_environment
 from r3l.environments.alfworld.game_files import write_game
 from r3l.environments.alfworld.games import generate_game
@@ -15,7 +16,11 @@ from r3l.environments.alfworld.parsing import memoised_parsing
 
 def stock_walk(path: Path, steps: int, seed: int) -> list[Seen]:
     """On alfworld's and textworld's own classes, untouched."""
-    env, rng = wrapped_environment(), random.Random(seed)
+    from textworld.envs import PddlEnv
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(engine_module, "game_class", lambda: PddlEnv)
+        env, rng = wrapped_environment(), random.Random(seed)
     with contextlib.redirect_stdout(None):
         env.load(str(path))
     state = env.reset()

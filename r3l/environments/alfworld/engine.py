@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Set
 from ctypes import c_int
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -113,10 +114,40 @@ def wrapped_environment() -> Any:
     """Build the wrapper chain of ALFWorld's text environment, with names numbered in a fixed order."""
     import textworld
     from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredInfos
-    from textworld.envs import PddlEnv
 
     infos = textworld.EnvInfos(won=True, admissible_commands=True, extras=["gamefile"])
-    return AlfredInfos(AlfredDemangler(PddlEnv(infos), shuffle=False))
+    return AlfredInfos(AlfredDemangler(game_class()(infos), shuffle=False))
+
+
+@cache
+def game_class() -> Any:
+    """Make textworld's game, which after each step gathers what is read here alone, and words each command once."""
+    from textworld.envs import PddlEnv
+
+    class Game(PddlEnv):  # type: ignore[misc]
+        def load(self, path: str) -> None:
+            self.commands: dict[tuple[str, ...], str] = {}
+            super().load(path)
+
+        def _gather_infos(self) -> None:
+            state, actions = self.state, self._pddl_state.all_applicable_actions()
+            state["won"], state["lost"] = self._pddl_state.check_goal(), False
+            state["_valid_actions"], state["_valid_commands"] = actions, list(map(self.command, actions))
+            state["admissible_commands"] = sorted(set(state["_valid_commands"]))
+
+        def command(self, action: Any) -> str:
+            # of facts, the templates ask where receptacles stand alone, and those never move
+            key = (action.name, *(thing.name for thing in action.mapping.values()))
+            if key not in self.commands:
+                infos = self._entity_infos
+                variables = {placeholder.name: infos[thing.name] for placeholder, thing in action.mapping.items()}
+                context = {"state": self._pddl_state, "facts": [], "variables": variables}
+                context |= {"mapping": action.mapping, "entity_infos": infos}
+                action.command_template = self._logic.grammar.derive(action.command_template, context)
+                self.commands[key] = action.format_command({id_: info.name for id_, info in infos.items()})
+            return self.commands[key]
+
+    return Game
 
 
 def innermost(env: Any) -> Any:
