@@ -145,13 +145,12 @@ def export(
     run: Run = "",
     store: Root = "",
     out: Annotated[
-        Path | None,
-        typer.Option(help="file: .parquet, .jsonl, or .json for a log of Inspect; empty: RUN.parquet in this folder"),
+        Path | None, typer.Option(help="file: .parquet or .jsonl; empty: RUN.parquet in this folder")
     ] = None,
 ) -> None:
     """Write a run as one nested file to share: a row per trajectory, with its turns, reflections, credit and training
     rows."""
-    from r3l.store.exports.run_file import export_run
+    from r3l.store.run_file import export_run
 
     run = the_run(word, run)
     path = out or Path(f"{run}.parquet")

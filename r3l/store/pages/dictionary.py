@@ -40,7 +40,7 @@ shows the tables as they are stored, each row once. A stage that is damaged is l
   canary, bit for bit. With another number of processes the order of a sum differs: gradients agree to a millionth of their length.
 - A stage of an older version is read as the present version. A newer one is refused by name.
 - `r3l replay` writes into `branch=<name>/` and never changes what it replays. `r3l prune` empties the heavy columns of old iterations, or
-  deletes their policies, and says what can't be replayed any more. `r3l export` writes one nested file, or a log of Inspect.
+  deletes their policies, and says what can't be replayed any more. `r3l export` writes one nested file.
 - The root is a folder or `s3://bucket/prefix` (keys and endpoint from the `AWS_...` variables; local copies in `R3L_CACHE`).
 
 Without r3l, the files of a stage that its manifest names are plain Parquet, readable by anything.

@@ -1,5 +1,4 @@
-"""A run as one file to share: one row per trajectory with its turns, reflections, credit and training rows nested; or a
-log of Inspect."""
+"""A run as one file to share: one row per trajectory with its turns, reflections, credit and training rows nested."""
 
 import os
 from importlib.resources import files as package_files
@@ -9,38 +8,29 @@ import duckdb
 
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
-from r3l.store.exports.inspect_log import write_log
 from r3l.store.figures import require_runs
 from r3l.store.index.scans import quoted
 from r3l.store.stage import Store
 
+SQL = package_files("r3l.store").joinpath("run_file.sql").read_text(encoding="utf-8")
 FORMATS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".jsonl": "FORMAT json, ARRAY false"}
-LOG = ".json"
 
 
 def export_run(store: Store, run: str, path: Path) -> int:
-    """Write a run with its branches to a ``.parquet`` or ``.jsonl`` file, or to a ``.json`` log of Inspect. The result
-    is the number of its rows.
+    """Write a run with its branches to a ``.parquet`` or ``.jsonl`` file. The result is the number of its rows.
 
     The file appears whole or not at all. Raise StoreError for an unknown run or ending, and where the file can't be
     written.
     """
-    if path.suffix not in (*FORMATS, LOG):
-        raise StoreError(f"{path}: expected a name that ends in {', '.join(FORMATS)} or {LOG}")
+    if path.suffix not in FORMATS:
+        raise StoreError(f"{path}: expected a name that ends in {' or '.join(FORMATS)}")
     require_runs(store, [run])
     growing = path.with_name(f".{path.name}~{os.getpid()}")
     with connect(store, [run]) as connection:
         try:
-            if path.suffix == LOG:
-                write_log(connection, run, export_sql(), growing)
-            else:
-                connection.execute(f"COPY ({export_sql()}) TO {quoted(str(growing))} ({FORMATS[path.suffix]})")
+            connection.execute(f"COPY ({SQL}) TO {quoted(str(growing))} ({FORMATS[path.suffix]})")
             growing.replace(path)
         except (duckdb.Error, OSError) as error:
             growing.unlink(missing_ok=True)
             raise StoreError(f"{path}: can't be written ({error})") from error
         return int(connection.execute("SELECT count(*) FROM stored.trajectories").fetchall()[0][0])
-
-
-def export_sql() -> str:
-    return package_files("r3l.store.exports").joinpath("run_file.sql").read_text(encoding="utf-8")
