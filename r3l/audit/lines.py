@@ -141,9 +141,20 @@ def where_they_part(reader: Reader, chosen: Sequence[Line]) -> Parting | str | N
         return str(error)
 
 
-def differing_settings(reader: Reader, chosen: Sequence[Line]) -> list[tuple[str, list[Any]]]:
-    """List the settings that are not the same in all these lines, with the value in each (None: not set there)."""
+def differing_settings(reader: Reader, chosen: Sequence[Line]) -> list[tuple[str, str, list[Any]]]:
+    """List the settings that are not the same in all these lines, with the stages that they are of and the value in
+    each line (None: not set there)."""
     each = [line_settings(reader, line) for line in chosen]
-    names = sorted({name for settings in each for name in settings})
-    table = [(name, [settings.get(name) for settings in each]) for name in names]
-    return [(name, values) for name, values in table if any(value != values[0] for value in values)]
+    stages: dict[tuple[str, str], list[str]] = {}  # a setting of several stages is one row, with the same values
+    for name in sorted({name for settings in each for name in settings}):
+        values = [settings.get(name) for settings in each]
+        if any(value != values[0] for value in values):
+            stage, _, setting = name.partition(".")
+            stages.setdefault((setting, json.dumps(values)), []).append(stage)
+    rows = [(setting, ", ".join(names), json.loads(values)) for (setting, values), names in stages.items()]
+
+    def order(row: tuple[str, str, list[Any]]) -> tuple[int, str]:
+        # what only some lines set follows from a stage or a method that the others lack; seeds differ on purpose
+        return (2 if None in row[2] else 1 if row[0] == "seed" else 0), row[0]
+
+    return sorted(rows, key=order)

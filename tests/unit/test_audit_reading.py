@@ -63,7 +63,21 @@ def test_the_lines_and_their_iterations(reader):
 
 
 def test_settings_that_differ_between_a_run_and_its_branch(reader):
-    assert differing_settings(reader, [LINE, Line("demo", "bold")]) == [("credit.alpha", [None, 5])]
+    assert differing_settings(reader, [LINE, Line("demo", "bold")]) == [("alpha", "credit", [None, 5])]
+
+
+def test_real_differences_come_first_and_a_setting_of_several_stages_once(reader, monkeypatch):
+    settings = {
+        "demo": {"base.seed": 0, "credit.alpha": 3, "replay.limit": 3, "retries.seed": 0, "updates.rate": 0.1},
+        "other": {"base.seed": 1, "credit.alpha": 3, "retries.seed": 1, "tasks.code": 2, "updates.rate": 0.2},
+    }
+    monkeypatch.setattr("r3l.audit.lines.line_settings", lambda _, line: settings[line.run])
+    assert differing_settings(reader, [LINE, Line("other")]) == [
+        ("rate", "updates", [0.1, 0.2]),
+        ("seed", "base, retries", [0, 1]),
+        ("code", "tasks", [None, 2]),
+        ("limit", "replay", [3, None]),
+    ]
 
 
 def test_the_changes_of_a_branch_are_counted(reader):

@@ -1,5 +1,6 @@
 """Pages of the whole store: its runs, runs side by side, the SQL box."""
 
+from collections.abc import Sequence
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, HTTPException, Query, Request, Response
@@ -7,6 +8,7 @@ from fastapi.responses import HTMLResponse
 
 from r3l.audit.charts.answers import answer_chart
 from r3l.audit.charts.iterations import compared_charts
+from r3l.audit.figures import absent
 from r3l.audit.line_state import standings
 from r3l.audit.lines import (
     Line,
@@ -25,7 +27,7 @@ from r3l.audit.web.app_state import CurrentState
 from r3l.audit.web.downloads import as_csv, as_parquet
 from r3l.audit.web.sandbox import ROWS, SECONDS
 from r3l.errors import StoreError
-from r3l.store.metrics import FOLLOWED
+from r3l.store.metrics import FOLLOWED, Metric
 from r3l.store.tables.schemas import TABLES
 
 router = APIRouter()
@@ -82,8 +84,15 @@ def compare(app_state: CurrentState, line: Annotated[list[str] | None, Query()] 
         most=SIDE_BY_SIDE,
         part=where_they_part(app_state.reader, compared_lines),
         change=branch_difference(app_state.reader, compared_lines),
-        figures=[metric for metric in FOLLOWED if metric.shown or metric.source == "iterations"],
+        figures=compared_figures([rows[-1] for _, rows in past if rows]),
     )
+
+
+def compared_figures(newest: Sequence[Row]) -> list[Metric]:
+    """List the figures that one of these iterations has: those that differ first."""
+    shown = [metric for metric in FOLLOWED if metric.shown or metric.source == "iterations"]
+    measured = [metric for metric in shown if not all(absent(row[metric.column]) for row in newest)]
+    return sorted(measured, key=lambda metric: len({row[metric.column] for row in newest}) == 1)
 
 
 Chosen = Annotated[str, Query(max_length=200)]
