@@ -1,14 +1,12 @@
-"""The views over credit give the figures of r3l.credit, and those counted by hand from
-tests/support/store_iteration.py."""
+"""The views over credit give the figures counted by hand from tests/support/store_iteration.py."""
 
 import math
 
 import pytest
 
-from r3l.credit.dominance import dominance, variance_ratio
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_iteration, iteration_tables
+from tests.support.store_iteration import commit_iteration
 
 
 @pytest.fixture(scope="module")
@@ -18,19 +16,16 @@ def connection(tmp_path_factory):
     return connect(store)
 
 
-def test_the_view_dominance_agrees_with_the_python_function(connection):
+def test_the_view_dominance_agrees_with_theorems_4_3_and_4_5(connection):
     found = connection.sql("SELECT * FROM dominance").to_arrow_table().to_pylist()[0]
-    credit = iteration_tables(0)["credit"]["credit"]
-    plain, amplified = dominance([c.scaled for c in credit]), dominance([c.advantage for c in credit])
-    for name in ("positive_share", "positive_mean", "negative_mean", "alpha_min"):
-        assert found[name] == pytest.approx(getattr(plain, name)), name
-    assert found["dominance"] == pytest.approx(amplified.ratio)
-    # by hand: rewards 0 1 1, std .57735: scaled -1.1547 .57735 .57735; the second group is all zero
+    # rewards 0 1 1, std .57735: scaled -1.1547 .57735 .57735; the second group is all zero
     assert found["positive_share"] == pytest.approx(2 / 3)
-    assert found["alpha_min"] == pytest.approx(1)
+    assert found["positive_mean"] == pytest.approx(1 / 3 / math.sqrt(1 / 3))
+    assert found["negative_mean"] == pytest.approx(-2 / 3 / math.sqrt(1 / 3))
+    assert found["alpha_min"] == pytest.approx((1 / 3 * 2) / (2 / 3))  # (1 - p) |mean A-| / (p mean A+)
     assert found["dominance"] == pytest.approx(6 / (2 / 3 / math.sqrt(1 / 3)))
     # rows of 4, 6 and 4 trained tokens; each trajectory sampled 6
-    assert found["variance_ratio"] == pytest.approx(14 / 18) == variance_ratio([4, 6, 4], [6, 6, 6])
+    assert found["variance_ratio"] == pytest.approx(14 / 18)
 
 
 def test_confusion_counts_what_was_said_against_what_was(connection):
