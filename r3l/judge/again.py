@@ -41,7 +41,7 @@ def stages_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_o
     manifest_of = {key_of_manifest(one): one for one in place.manifests}
     for key, remade in bench.made.items():
         if key in manifest_of:
-            hold_against(lines.store, manifest_of[key], remade, bench, found, passed_over)
+            hold_against(bench.store, manifest_of[key], remade, bench, found, passed_over)
     keys_seen = {*bench.made, *looking.missed}
     whole = any(one["stage"] == "updates" for one in place.manifests)
     for key in manifest_of if whole and place.replay.from_stage == "tasks" else ():

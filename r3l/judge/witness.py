@@ -35,6 +35,14 @@ class Witness(Store):
     """Stages follow one another as stored, so that a stage that lies is named itself, and not all that came of it."""
 
     made: dict[StageKey, Made] = field(default_factory=dict)
+    tables: dict[tuple[StageRef, str, tuple[str, ...]], pa.Table] = field(default_factory=dict)
+
+    def read(self, ref: StageRef, table: str, columns: Sequence[str] | None = None) -> pa.Table:
+        """Read rows, verified and decoded once: each stage of an iteration has several others that follow from it."""
+        asked = ref, table, tuple(columns or ())
+        if asked not in self.tables:
+            self.tables[asked] = super().read(ref, table, columns)
+        return self.tables[asked]
 
     def find(self, key: StageKey, fingerprint: str) -> StageRef | None:
         """Find nothing, so that every stage is computed."""

@@ -85,7 +85,8 @@ def write_settings(schema: pa.Schema) -> dict[str, Any]:
 def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Decode the rows of a part. Raise StoreError for bytes that are no Parquet file."""
     try:
-        return pq.read_table(pa.BufferReader(content), columns=None if columns is None else list(columns))
+        with pq.ParquetFile(pa.BufferReader(content)) as file:  # `read_table` plans a scan of many files
+            return file.read(columns=None if columns is None else list(columns))
     except (pa.ArrowInvalid, OSError) as error:
         raise StoreError(f"not a readable Parquet file: {error}") from error
 
