@@ -113,12 +113,24 @@ def require_runs(store: Store, runs: Sequence[str]) -> None:
 
 
 def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
-    """Read the past of the run, once per state of it: alarms compare with the start, the best or the first third."""
-    answers = remember_answers(store, "alarms", {"standing": STANDING}, [run]).runs.get(run, {"standing": []})
-    return [row["advice"] for row in answers["standing"] if row["branch"] == branch]
+    """Read the past of the run, once per state of it: alarms compare with the start, the best or the first third. Of a
+    damaged run, say so, too: an alarm may be missing."""
+    figures = remember_answers(store, "alarms", {"standing": STANDING}, [run])
+    answers = figures.runs.get(run, {"standing": []})
+    unsure = [f"alarms may be missing, {figures.left_out[run]}"] if run in figures.left_out else []
+    return [row["advice"] for row in answers["standing"] if row["branch"] == branch] + unsure
 
 
 def best_iteration(store: Store, run: str, branch: str = "") -> int | None:
-    """Return the iteration whose policy has the highest held-out success; None where none was evaluated."""
-    answers = remember_answers(store, "best", {"best": BEST}, [run]).runs.get(run, {"best": []})
-    return next((row["iteration"] for row in answers["best"] if row["branch"] == branch), None)
+    """Find the iteration whose policy has the highest held-out success; None where none was evaluated.
+
+    Raises:
+        StoreError: the run is damaged, so that another iteration may be the best one.
+    """
+    figures = remember_answers(store, "best", {"best": BEST}, [run])
+    if why := figures.left_out.get(run):
+        raise StoreError(
+            f"run {run}: which policy is best on held-out tasks can't be told, {why}; `r3l check {run}` names what is "
+            "damaged; `r3l export-policy --iteration N` takes the one that you name"
+        )
+    return next((row["iteration"] for row in figures.runs[run]["best"] if row["branch"] == branch), None)

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from flows.cli.commands.prepare import export_policy, new
 from r3l.config import Config, compose
-from r3l.errors import ConfigError
+from r3l.errors import ConfigError, StoreError
 from r3l.pipeline.export.card import inert_cell, shown_settings
 from r3l.pipeline.settings.saved import save_config
 from r3l.records import EvaluatedEpisode
@@ -124,6 +124,17 @@ def test_the_best_held_out_policy_is_exported_unless_another_one_is_named(store:
     assert json.loads((tmp_path / "best" / "generation_config.json").read_text()) == {"max_new_tokens": 1}
     assert export(store, tmp_path / "newest", "--iteration", "1").exit_code == 0
     assert json.loads((tmp_path / "newest" / "generation_config.json").read_text()) == {"max_new_tokens": 2}
+
+
+def test_of_a_damaged_run_the_best_policy_is_not_guessed(store: Store, tmp_path: Path) -> None:
+    (torn,) = Path(store.root, "demo/iteration=00001/evaluations").rglob("part-evaluations*.parquet")
+    torn.write_bytes(torn.read_bytes()[:-9])
+    refused = export(store, tmp_path / "best")
+    assert isinstance(refused.exception, StoreError)
+    assert "which policy is best on held-out tasks can't be told, without 1 damaged stages" in str(refused.exception)
+    assert "--iteration" in str(refused.exception)
+    assert not (tmp_path / "best").exists()
+    assert export(store, tmp_path / "named", "--iteration", "1").exit_code == 0
 
 
 def test_it_is_uploaded_as_it_lies_in_the_folder_and_private(store: Store, tmp_path: Path, hub: StandInHub) -> None:

@@ -152,6 +152,10 @@ def test_an_alarm_that_has_passed_does_not_stand(tmp_path: Path):
         commit_stage(store, "updates", {"updates": [updates[0] | {"entropy": entropy}]}, [], "demo", i)
     assert connect(store).execute("SELECT iteration, standing FROM alarms").fetchall() == [(1, False)]
     assert standing_alarms(store, "demo") == []
+    (torn,) = Path(store.root, "demo/iteration=00001").rglob("*.parquet")
+    torn.write_bytes(b"PAR1")
+    [unsure] = standing_alarms(store, "demo")
+    assert unsure.startswith("alarms may be missing, without 1 damaged stages")
 
 
 def test_a_figure_says_of_how_many_it_is(store):

@@ -68,12 +68,12 @@ def test_settings_that_differ_between_a_run_and_its_branch(reader):
 
 def test_real_differences_come_first_and_a_setting_of_several_stages_once(reader, monkeypatch):
     settings = {
-        "demo": {"base.seed": 0, "credit.alpha": 3, "replay.limit": 3, "retries.seed": 0, "updates.rate": 0.1},
-        "other": {"base.seed": 1, "credit.alpha": 3, "retries.seed": 1, "tasks.code": 2, "updates.rate": 0.2},
+        "demo": {"base.seed": 0, "credit.alpha": 3, "replay.limit": 3, "retries.seed": 0, "updates.training.rate": 0.1},
+        "other": {"base.seed": 1, "credit.alpha": 3, "retries.seed": 1, "tasks.code": 2, "updates.training.rate": 0.2},
     }
     monkeypatch.setattr("r3l.audit.lines.line_settings", lambda _, line: settings[line.run])
     assert differing_settings(reader, [LINE, Line("other")]) == [
-        ("rate", "updates", [0.1, 0.2]),
+        ("training.rate", "updates", [0.1, 0.2]),
         ("seed", "base, retries", [0, 1]),
         ("code", "tasks", [None, 2]),
         ("limit", "replay", [3, None]),

@@ -41,7 +41,7 @@ def export_run(
 
     Raises:
         ConfigError: the run has no such policy.
-        StoreError: what is stored is not what its update wrote.
+        StoreError: what is stored is not what its update wrote, or none is named and the run is damaged.
         TrainingError: `out` is there already.
     """
     from r3l.training.export import export_policy
