@@ -232,13 +232,13 @@ def test_a_page_of_another_site_links_and_asks_nothing(client, monkeypatch, path
         assert "another site" in answer.text
 
 
-@pytest.mark.slow
 def test_figures_that_differ_come_first_and_those_that_none_has_not_at_all():
     one = {metric.column: None for metric in FOLLOWED}
     one |= {"loss": 0.5, "base_reward": 0.2, "canary_error": float("nan")}
     assert [metric.column for metric in compared_figures([one, one | {"loss": 0.25}])] == ["loss", "base_reward"]
 
 
+@pytest.mark.slow
 def test_sql_is_asked_of_every_run_of_one_or_of_a_branch(client):
     asked = quote("SELECT any_value(branch) AS branch, max(advantage)::INTEGER AS most FROM credit")
     for line, shown in (("demo", ">3<"), ("demo/bold", ">5<")):
