@@ -160,7 +160,7 @@ def pass_of(shape: Shape, layout: str, device: str) -> dict[str, Any]:
         names = [name for name in CARDS if name in torch.cuda.get_device_name().lower()]
         figure["share_of_the_card"] = figure["teraflops"] / CARDS[max(names, key=len)] if names else None
         config = compose(
-            policy="qwen2.5-1.5b", settings={"training.dtype": "bfloat16", "policy.context_tokens": longest}
+            policy="qwen2.5-1.5b", assignments=["training.dtype=bfloat16", f"policy.context_tokens={longest}"]
         )
         plan = training_memory(config, shape, 1)
         figure["peak_gb"] = torch.cuda.max_memory_allocated() / 1e9

@@ -1,9 +1,12 @@
 """The tree of stored keys and values: what is found, what is shared, what is forgotten."""
 
+from types import SimpleNamespace
+
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from r3l.engines.embedded.attention import attend
 from r3l.engines.embedded.packing import Feed, plan
 from r3l.engines.embedded.segments import Segment, SegmentTree
 
@@ -75,7 +78,7 @@ def test_pieces_of_a_fork_by_hand() -> None:
     tree.extend(base, 6)
     forks = [tree.extend(base, at) for at in (4, 2, 4)]
     feeds = [Feed(fork, 1, fork.start) for fork in forks] + [Feed(base, 1, 6)]
-    step = plan(feeds, heads=1)
+    step = plan(feeds, 1, None, torch.device("cpu"))
     assert [feed.segment for feed in step.feeds] == [base, forks[0], forks[2], forks[1]]
     assert [(piece.first, piece.last, piece.low, piece.high) for piece in step.pieces] == [
         (0, 1, 4, 6),
@@ -105,3 +108,37 @@ def test_what_is_found_is_always_a_prefix_and_the_longest_one(asked: list[list[i
 
 def _common(left: list[int], right: list[int]) -> int:
     return next((k for k, (a, b) in enumerate(zip(left, right, strict=False)) if a != b), min(len(left), len(right)))
+
+
+def test_torch_attends_to_what_each_feed_has_stored_and_its_own_tokens_alone() -> None:
+    """Of a tree with forks: feeds of 1, 3, 2 and 20 tokens, one with nothing stored, padded and long, by hand."""
+    layers, heads, group, size, layer = 3, 2, 3, 8, 1
+    tree = SegmentTree(1000)
+
+    def stored(parent: Segment, at: int, count: int) -> Segment:
+        segment = tree.extend(parent, at)
+        segment.ids.extend(range(count))
+        segment.append(torch.randn(layers, 2, heads, count, size))
+        return segment
+
+    base = stored(tree.root, 0, 7)
+    fork = stored(base, 4, 2)
+    feeds = [
+        Feed(base, 1, 7),
+        Feed(fork, 3, 5),
+        Feed(tree.extend(fork, 5), 2, 5),
+        Feed(tree.extend(tree.root, 0), 4, 0),
+    ]
+    feeds += [Feed(tree.extend(base, 3), 20, 3), Feed(tree.extend(tree.root, 0), 30, 0)]
+    paths = [[(base, 0, 7)], [(base, 0, 4), (fork, 0, 1)], [(base, 0, 4), (fork, 0, 1)], [], [(base, 0, 3)], []]
+    step = plan(feeds, group, None, torch.device("cpu"))
+    assert [feed.count for feed, _ in step.long] == [20, 30]
+    query, key, value = (torch.randn(1, n, 60, size) for n in (heads * group, heads, heads))
+    out, _ = attend(SimpleNamespace(layer_idx=layer), query, key, value, None, scaling=0.5, step=step)
+    for feed, path in zip(feeds, paths, strict=True):
+        before = [part.store_L2HTD[layer, :, :, low:high] for part, low, high in path if part.store_L2HTD is not None]
+        for token in range(feed.first, feed.first + feed.count):
+            own = torch.stack([key[0], value[0]])[:, :, feed.first : token + 1]
+            keys, values = torch.cat([*before, own], 2).repeat_interleave(group, 1)
+            weights = (torch.einsum("hd,htd->ht", query[0, :, token], keys) * 0.5).softmax(-1)
+            torch.testing.assert_close(out[0, token], torch.einsum("ht,htd->hd", weights, values))

@@ -1,16 +1,13 @@
 """Attention of one engine step over the segment tree, as an attention function for transformers.
 
 All new tokens of a step are packed into one sequence, ordered depth first, so that the requests which share a segment
-are neighbours: a shared segment is then one batched product for all of them (grouped-query heads included), whether
-they decode one token or prefill some. There is no padding between requests and no copy of what is stored. On a CPU with
-a C compiler all that is one compiled function (compiled_attention.py); what follows is for the others. Long feeds (a
-first prompt) stand behind the others, and each goes through torch's fused attention, which never holds all scores.
+are neighbours. On a CPU with a C compiler one compiled function attends for all of them, without padding and without a
+copy of what is stored (compiled_attention.py). Elsewhere torch's fused attention does: once for all short feeds, side
+by side, and once for each long one (a first prompt), which stands behind the others.
 
-Shapes: H key/value heads, G query heads for each, N new tokens, R = N * G query rows, T stored tokens, W own tokens.
-Scores (H, R, W + T): columns 0..W are a request's own new tokens, then the stored ones by position.
+Shapes: H key/value heads, G query heads for each, N new tokens, F short feeds, W new tokens of each, T stored tokens.
 """
 
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -18,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import AttentionInterface
 
-from r3l.engines.embedded.packing import Feed, Step
+from r3l.engines.embedded.packing import Feed, Padded, Step, stored_parts
 
 NAME = "r3l_segments"
 
@@ -47,11 +44,18 @@ def attend(
             .view(step.short, heads, -1, size)
             .to(query.dtype)
         )
-    elif step.short:
+    elif step.padded:
+        short = slice(None, step.short)
+        short_query, short_key, short_value = query_HGND[:, :, short], key[0, :, short], value[0, :, short]
         parts.append(
-            _short(step, module.layer_idx, query_HGND.to(wide) * scaling, key[0].to(wide), value[0].to(wide)).to(
-                query.dtype
-            )
+            _short(
+                step.padded,
+                module.layer_idx,
+                short_query.to(wide),
+                short_key.to(wide),
+                short_value.to(wide),
+                scaling,
+            ).to(query.dtype)
         )
     for feed, mask in step.long:
         parts.append(_long(feed, mask, module.layer_idx, query_HGND, key[0], value[0], scaling))
@@ -62,23 +66,31 @@ def attend(
     return out_NHGD.reshape(1, count, -1, size), None
 
 
-def _short(step: Step, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_HND: Tensor) -> Tensor:
-    """Attend for the short feeds by the pieces that they share: (N, H, G, D)."""
-    heads, group, _, size = query_HGND.shape
-    count = step.short
-    keys_HND, values_HND = keys_HND[:, :count], values_HND[:, :count]
-    query_HRD = query_HGND[:, :, :count].transpose(1, 2).reshape(heads, count * group, size).contiguous()
-    # one softmax over own and stored tokens together, then the values are added up piece by piece
-    weights = _scores(step, layer, query_HRD, keys_HND, group).softmax(-1)
-    out_HRD = _own_values(step, weights, values_HND, group)
-    # the requests that share a piece are neighbours in the packed order, so that their rows are one slice
-    for piece in step.pieces:
-        rows, columns = (
-            slice(piece.first * group, piece.last * group),
-            slice(step.own + piece.low, step.own + piece.high),
-        )
-        out_HRD[:, rows] += torch.bmm(weights[:, rows, columns], piece.values_HTD[layer].to(weights.dtype))
-    return out_HRD.view(heads, count, group, size).transpose(0, 1)
+def _short(
+    padded: Padded, layer: int, query_HGND: Tensor, keys_HND: Tensor, values_HND: Tensor, scaling: float
+) -> Tensor:
+    """Attend for the short feeds, side by side: (N, H, G, D)."""
+    heads, group, count, size = query_HGND.shape
+    feeds, width, _ = padded.visible_FWS.shape
+
+    def side_by_side(packed_XND: Tensor) -> Tensor:  # (F, X, W, D)
+        if count == feeds * width:  # none has fewer than the others: the usual step, a token of each
+            spread = packed_XND
+        else:
+            spread = packed_XND.new_zeros(len(packed_XND), feeds * width, size)
+            spread[:, padded.rows_N] = packed_XND
+        return spread.view(-1, feeds, width, size).transpose(0, 1)
+
+    keys_FHSD, values_FHSD = side_by_side(keys_HND), side_by_side(values_HND)
+    if padded.stored_L2FHTD is not None:
+        keys, values = padded.stored_L2FHTD[layer].to(query_HGND.dtype)
+        keys_FHSD, values_FHSD = torch.cat([keys, keys_FHSD], 2), torch.cat([values, values_FHSD], 2)
+    # the query heads of a key head stand one below the other, as further rows
+    query = side_by_side(query_HGND.reshape(heads * group, count, size)).reshape(feeds, heads, group * width, size)
+    visible = padded.visible_FWS.repeat(1, group, 1)[:, None]
+    out = F.scaled_dot_product_attention(query, keys_FHSD, values_FHSD, attn_mask=visible, scale=scaling)
+    out_NHGD = out.view(feeds, heads, group, width, size).permute(0, 3, 1, 2, 4).reshape(-1, heads, group, size)
+    return out_NHGD if count == feeds * width else out_NHGD[padded.rows_N]
 
 
 def _long(
@@ -93,14 +105,9 @@ def _long(
     """Attend for one long feed: (N, H, G, D)."""
     new = slice(feed.first, feed.first + feed.count)
     parts = [(keys_HND[:, new], values_HND[:, new])]
-    until = feed.length
     # from the leaf to the root, each part in front of what is there: positions rise from left to right
-    for part, end in feed.segment.chain():
-        count = min(end, until) - part.start
-        if count > 0 and part.store_L2HTD is not None:
-            cached_2HTD = part.store_L2HTD[layer, :, :, :count]
-            parts.insert(0, (cached_2HTD[0], cached_2HTD[1]))
-        until = min(until, part.start)
+    for stored_L2HTD, _, _ in stored_parts(feed):
+        parts.insert(0, (stored_L2HTD[layer, 0], stored_L2HTD[layer, 1]))
     all_keys, all_values = (torch.cat(side, 1)[:, None] for side in zip(*parts, strict=True))
     spread = (*query_HGND.shape[:2], feed.length + feed.count, query_HGND.shape[3])
     out_HGND = F.scaled_dot_product_attention(
@@ -112,47 +119,6 @@ def _long(
         scale=scaling,
     )
     return out_HGND.permute(2, 0, 1, 3)
-
-
-def _scores(step: Step, layer: int, query_HRD: Tensor, keys_HND: Tensor, group: int) -> Tensor:
-    heads, rows, size = query_HRD.shape
-    own = step.own
-    scores = query_HRD.new_full((heads, rows, own + step.cached), -torch.inf)
-    # a feed of one token sees only itself among the new ones: no product of matrices is needed
-    scores[:, :, 0] = (query_HRD.view(heads, -1, group, size) * keys_HND[:, :, None]).sum(-1).view(heads, rows)
-    for feed in step.feeds:
-        if feed.count > 1 and feed.first < step.short:
-            part = slice(feed.first * group, (feed.first + feed.count) * group)
-            product = torch.bmm(query_HRD[:, part], keys_HND[:, feed.first : feed.first + feed.count].transpose(1, 2))
-            scores[:, part, : feed.count] = product.masked_fill_(_later(feed.count, group, product.device), -torch.inf)
-    for piece in step.pieces:
-        part = slice(piece.first * group, piece.last * group)
-        scores[:, part, own + piece.low : own + piece.high] = torch.bmm(
-            query_HRD[:, part], piece.keys_HDT[layer].to(query_HRD.dtype)
-        )
-    return scores
-
-
-@lru_cache(maxsize=256)
-def _later(count: int, group: int, device: torch.device) -> Tensor:
-    """Mark where a query row (token * group + head) may not look: own tokens after it. (R, W)"""
-    return torch.ones(count, count, dtype=torch.bool, device=device).triu(1).repeat_interleave(group, 0)
-
-
-def _own_values(step: Step, weights: Tensor, values_HND: Tensor, group: int) -> Tensor:
-    heads, count, size = values_HND.shape
-    out = (
-        (weights[:, :, :1].reshape(heads, count, group, 1) * values_HND[:, :, None])
-        .reshape(heads, count * group, size)
-        .contiguous()
-    )
-    for feed in step.feeds:
-        if feed.count > 1 and feed.first < step.short:
-            part = slice(feed.first * group, (feed.first + feed.count) * group)
-            out[:, part] = torch.bmm(
-                weights[:, part, : feed.count], values_HND[:, feed.first : feed.first + feed.count]
-            )
-    return out
 
 
 AttentionInterface.register(NAME, attend)

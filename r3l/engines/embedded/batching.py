@@ -31,10 +31,10 @@ class Batch:
         self.active: list[Request] = []
         self.sampled_tokens = 0
         config = model.config
-        self.heads = config.num_attention_heads
-        self.group = self.heads // (getattr(config, "num_key_value_heads", None) or self.heads)
+        heads = config.num_attention_heads
+        self.group = heads // (getattr(config, "num_key_value_heads", None) or heads)
         self.vocabulary: int = model.get_input_embeddings().num_embeddings
-        size = getattr(config, "head_dim", None) or config.hidden_size // self.heads
+        size = getattr(config, "head_dim", None) or config.hidden_size // heads
         self.kernel = compile_attention(size, model.dtype, model.device)
 
     def admit(self, request: Request) -> None:
@@ -87,7 +87,7 @@ class Batch:
                 feeds.append(feed)
                 owners[feed.segment] = request
                 room -= feed.count
-        step = plan(feeds, self.heads, self.group, self.kernel)
+        step = plan(feeds, self.group, self.kernel, self.model.device)
         return step, [owners[feed.segment] for feed in step.feeds]
 
     def _forward(self, step: Step, requests: Sequence[Request], places: list[int]) -> Tensor:

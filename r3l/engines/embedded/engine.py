@@ -91,7 +91,7 @@ class TransformersLocal:
             self._forget()
 
     def _end_requests(self) -> None:
-        for item in (*self._waiting, *(self.batch.active if self.batch else ())):
+        for item in (*self._inbox, *self._waiting, *(self.batch.active if self.batch else ())):
             if not item.future.done():
                 item.future.set_exception(Interrupted("the engine was closed before this request was answered"))
 
