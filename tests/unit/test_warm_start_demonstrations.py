@@ -6,12 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from r3l.environments.alfworld.oracle import Record, reflect, report, with_mistakes
-from r3l.environments.alfworld.searcher import Errand
+from r3l.environments.alfworld.errand import Errand
+from r3l.environments.alfworld.oracle import Record, report
 from r3l.environments.replies import parse_tagged_reply
 from r3l.exploration.report import parse_report
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, Habits, demonstrate_game, reply_text
 from r3l.lab.warm_start.alfworld.renaming import object_kinds, rename_objects
+from r3l.lab.warm_start.alfworld.reports import reflect, with_mistakes
 
 ROOM = (
     "You are in the middle of a room. Looking quickly around you, you see a fridge 1, a shelf 1.\n\n"

@@ -13,8 +13,8 @@ from torch.nn import functional as F
 from r3l.config import compose
 from r3l.config.environments import HouseholdSettings
 from r3l.engines.chat_format import ChatFormat
+from r3l.environments.alfworld.errand import Errand
 from r3l.environments.alfworld.oracle import report
-from r3l.environments.alfworld.searcher import Errand
 from r3l.environments.alfworld.world import alfworld_prompt
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import guidance, prompt, reflection_messages

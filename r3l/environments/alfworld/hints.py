@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from r3l.environments.alfworld.searcher import KNOWN, Errand
+from r3l.environments.alfworld.errand import KNOWN, Errand
 from r3l.environments.household.hints import VAGUE
 
 

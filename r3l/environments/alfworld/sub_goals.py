@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from r3l.environments.alfworld.searcher import TREATMENT
+from r3l.environments.alfworld.errand import TREATMENT
 
 MARKS = {"clean": "isclean", "heat": "ishot", "cool": "iscool"}  # facts of what was treated
 

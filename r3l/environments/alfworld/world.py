@@ -99,13 +99,13 @@ class AlfworldWorld:
 
     def oracle_pivot(self, task: Task, actions: Sequence[str], observations: Sequence[str]) -> Verdict:
         """Judge by the recorded turns: after the last thing that was seen, taken or treated as the errand asks."""
-        from r3l.environments.alfworld.oracle import Record, reflect
-        from r3l.environments.alfworld.searcher import KNOWN, Errand
+        from r3l.environments.alfworld.errand import KNOWN, Errand
+        from r3l.environments.alfworld.oracle import Record, failure_report
 
         about = read_trajectory(games_root(self.settings), task)["pddl_params"]
         if task.task_type not in KNOWN or about.get("object_sliced"):
             return Verdict(None, "unknown errand")
-        report = reflect(Record(Errand.of(task.task_type, about), list(observations), list(actions), won=False))
+        report = failure_report(Record(Errand.of(task.task_type, about), list(observations), list(actions), won=False))
         cause = str(report["root_cause_analysis"])
         return Verdict(int(report["retry_from_step"]), cause, cause, str(report["improvement_suggestion"]))
 

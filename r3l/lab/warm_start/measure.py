@@ -15,16 +15,16 @@ from r3l.engines import make_engine
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world, tasks_of
+from r3l.environments.alfworld.errand import Errand
 from r3l.environments.alfworld.game_files import games_root, read_trajectory
 from r3l.environments.alfworld.oracle import Record
-from r3l.environments.alfworld.oracle import reflect as oracle
-from r3l.environments.alfworld.searcher import Errand
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.episode import Played, Start, play
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.reflect import reflect
 from r3l.exploration.retry import retry
 from r3l.exploration.sample import sample
+from r3l.lab.warm_start.alfworld.reports import reflect as oracle
 from r3l.records import Episode, Kind, Reflection, SamplingPlan, Status, Task
 
 PLAN = SamplingPlan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")

@@ -15,12 +15,14 @@ from multiprocessing import get_context, parent_process
 from pathlib import Path
 
 from r3l.environments.alfworld.engine import GameEngine, Seen
+from r3l.environments.alfworld.errand import Errand, kind, receptacles_in
 from r3l.environments.alfworld.game_files import write_game
 from r3l.environments.alfworld.games import generate_game
-from r3l.environments.alfworld.oracle import Record, Report, reflect, with_mistakes
+from r3l.environments.alfworld.oracle import Record, Report
 from r3l.environments.alfworld.parsing import memoised_parsing
 from r3l.environments.alfworld.rooms import affordances
-from r3l.environments.alfworld.searcher import Errand, Searcher, kind, receptacles_in
+from r3l.lab.warm_start.alfworld.reports import reflect, with_mistakes
+from r3l.lab.warm_start.alfworld.searcher import Searcher
 from r3l.system.seeds import derive
 
 HARMLESS = ("go", "open", "close", "look", "inventory", "examine")

@@ -7,7 +7,7 @@ alone.
 
 import random
 
-from r3l.environments.alfworld.searcher import TREATMENT, Errand
+from r3l.environments.alfworld.errand import TREATMENT, Errand
 from r3l.lab.warm_start.alfworld.demonstrations import DemoTurn
 from r3l.lab.warm_start.alfworld.renaming import object_kinds
 

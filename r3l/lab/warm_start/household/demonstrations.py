@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any
 
-from r3l.environments.alfworld.oracle import with_mistakes
-from r3l.environments.alfworld.searcher import Errand
+from r3l.environments.alfworld.errand import Errand
 from r3l.environments.household.engine import HouseholdEngine, engine_of
 from r3l.environments.household.game import MARKS, Game, Level, Wanted
 from r3l.environments.household.generator import games
@@ -20,6 +19,7 @@ from r3l.environments.household.goal import instances, meets, on_target, over
 from r3l.environments.household.reports import reflect, useful
 from r3l.environments.household.solver import VERB_OF, ActionPlan
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, reply_text, worth_showing
+from r3l.lab.warm_start.alfworld.reports import with_mistakes
 from r3l.lab.warm_start.household.player import Player
 from r3l.records import Task
 from r3l.system.seeds import derive
