@@ -50,12 +50,13 @@ def stages_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_o
     return bench
 
 
-def chain_again(bench: Bench, found: Tell) -> None:
-    """Let the stages follow one another as in `r3l.pipeline.iteration`, up to the first that is not stored."""
+def chain_again(bench: Bench, found: Tell) -> list[StageRef]:
+    """Let the stages follow one another as in `r3l.pipeline.iteration`, up to the first that is not stored. The result
+    are those that an update reads."""
     try:
         batch: StageRef = bench.runner.call(calls.draw_tasks, bench)
     except NotStored:
-        return
+        return []
     rollout = bench.config.rollout
     refs = shards_again(bench, batch, range(shards_of(rollout.tasks, rollout.tasks_per_shard)))
     for wave in waves(bench):
@@ -67,14 +68,13 @@ def chain_again(bench: Bench, found: Tell) -> None:
         try:
             batch = bench.runner.call(calls.draw_tasks, bench, wave, missing, credit)
         except NotStored:
-            return
+            return refs
         refs += shards_again(bench, batch, shards_of_batch(bench, batch))
     if replay_buffer.active(bench):
         credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in ("credit", "training_rows"))
-        try:
-            bench.runner.call(calls.replay_groups, bench, credit, rows)
-        except NotStored:
-            return
+        with suppress(NotStored):
+            refs.append(bench.runner.call(calls.replay_groups, bench, credit, rows))
+    return refs
 
 
 def shards_again(bench: Bench, batch: StageRef, shards: Sequence[int]) -> list[StageRef]:

@@ -1,5 +1,6 @@
 """`r3l check --sample-again`: the shipped run sampled again by an engine that gives the stored replies, or others."""
 
+import json
 import random
 import shutil
 from collections.abc import Callable, Sequence
@@ -14,6 +15,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app_of
+from r3l.config import compose
 from r3l.engines.base import Completion, Sampling
 from r3l.exploration.explorer import Explorer
 from r3l.judge import sampled_again
@@ -24,9 +26,14 @@ from r3l.judge.sampled_again import EVENT, sample_again
 from r3l.store.check import check_run
 from r3l.store.layout import StageKey
 from r3l.store.manifest import reference
+from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import arrow_schema
 from r3l.system import machine
+from tests.flows.corridor import corridor, iteration
+from tests.support.rehearsal import tiny_policy
+
+__all__ = ["corridor"]
 
 SHIPPED, RUN = Path(__file__).parents[2] / "data" / "sample_run", "sample"
 SAME = "equal, bit for bit"
@@ -179,6 +186,49 @@ def test_bisect_makes_the_stage_again_and_says_which_side_follows(store: Store) 
         seed=manifest["seed"],
     )
     assert comes_again(store, key).startswith("does not come again: credit: row 3")
+
+
+def test_bisect_takes_the_step_of_both_sides_again_and_says_which_one_differs(corridor: None, tmp_path: Path) -> None:
+    one = Store.open(str(tmp_path / "one"))
+    given = [f"policy.path={tiny_policy(tmp_path / 'start', 0)}", "rollout.tasks=2", "rollout.group_size=4"]
+    for number in range(2):
+        iteration(compose(run=RUN, assignments=[*given, f"store.root={one.root}"]), one, number)
+    shutil.copytree(one.root, tmp_path / "other")
+    other = Store.open(str(tmp_path / "other"))
+    key = StageKey(RUN, "", 1, "updates")
+    # whose step came out otherwise: its row, its weights and its manifest agree with each other
+    weights = tmp_path / "other" / RUN / "policies" / "iteration=00001" / "policy" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-4] + bytes(4))
+    manifest = other.manifest(key)
+    row = other.read(reference(manifest), "updates").to_pylist()[0] | {"policy": snapshot_digest(weights.parent)}
+    inputs = {name: manifest[name] for name in ("fingerprint", "settings", "policy", "seed")}
+    parents = [reference(parent) for parent in manifest["parents"]]
+    other.commit(key, {"updates": pa.Table.from_pylist([row], arrow_schema("updates"))}, parents=parents, **inputs)
+
+    before = sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file())
+    found = bisect(one, other, "--again")
+    assert (found["cause"], found["iteration"], found["stage"]) == ("update", 1, "updates")
+    sound, false = found["more"]["made again"]
+    assert sound == "comes again from its settings and parents"
+    assert false.startswith("does not come again: updates: row 0")
+    assert false.endswith(f'policy is "{row["policy"]}", computed: "{found["a"]}"')
+    assert bisect(one, other)["more"]["made again"] == ["not made again: an update takes a training (--again)"] * 2
+    assert sorted((path, path.stat().st_mtime_ns) for path in tmp_path.rglob("*") if path.is_file()) == before
+    shutil.rmtree(tmp_path / "one" / RUN / "policies" / "iteration=00000")
+    [lost, _] = bisect(one, other, "--again")["more"]["made again"]
+    assert lost.startswith("not made again: ")
+    assert "iteration=00000" in lost
+    first = StageKey(RUN, "", 0, "updates")
+    assert comes_again(other, first, train=True).startswith("comes again")
+    tiny_policy(tmp_path / "start", 1)  # another one in its place
+    assert "not made again: it went on from policy" in comes_again(other, first, train=True)
+
+
+def bisect(one: Store, other: Store, *words: str) -> dict[str, Any]:
+    words = ("bisect", RUN, RUN, "--store", str(one.root), "--other-store", str(other.root), "--json", *words)
+    done = CliRunner().invoke(app_of(words[:1]), words)
+    assert done.exit_code == 0, done.output
+    return json.loads(done.stdout)
 
 
 def noted(store: Store, key: StageKey) -> list[tuple[str, str]]:

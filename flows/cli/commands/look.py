@@ -168,9 +168,9 @@ def bisect(
     b: Annotated[str, typer.Argument(help="the other one")],
     store: Root = "",
     other_store: Annotated[str, typer.Option(help="store of the second one; empty: the same")] = "",
-    sample: Annotated[
+    again: Annotated[
         bool,
-        typer.Option("--sample", help="sample the stage again where they part in what was sampled; takes an engine"),
+        typer.Option("--again", "--sample", help="make the stage again, too, where that takes an engine or a training"),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
 ) -> None:
@@ -186,8 +186,11 @@ def bisect(
     difference = parting(*lines)
     if difference:
         place = difference.iteration, difference.stage, difference.shard
-        again = stage_again if sample and STAGES[difference.stage].samples else comes_again
-        difference.more["made again"] = [again(line.store, line.stages()[place].key) for line in lines]
+        samples = again and STAGES[difference.stage].samples
+        difference.more["made again"] = [
+            stage_again(line.store, key) if samples else comes_again(line.store, key, train=again)
+            for line, key in ((line, line.stages()[place].key) for line in lines)
+        ]
     if as_json:
         say_json(None if difference is None else asdict(difference))
     else:

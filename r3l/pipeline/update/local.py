@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from r3l.engines.canary import CANARY
@@ -47,17 +48,30 @@ def take_step(
     """
     staging = store.files.cache / line / staged / staged_update(iteration)
     place = policy_place(line, iteration)
-    training = job["training"]
-    result = launch(
-        job | {"out": str(staging)}, staging, training["processes"], training["timeout_s"], on_line, stopped, waiting
-    )
-    result["policy"] = snapshot_digest(staging / "policy")
-    result["optimiser"] = optimiser_digest(staging / "optimizer")
+    result = compute_step(job, staging, on_line, stopped, waiting)
     if "canary" in result:
         (staging / CANARY).write_text(json.dumps({"policy": result["policy"], **result["canary"]}))
     settling()
     settle(staging, store.files.cache / place, iteration)
     store.publish(place)
+    return result
+
+
+def compute_step(
+    job: JobSpec,
+    folder: Path,
+    on_line: Callable[[dict[str, Any]], None],
+    stopped: threading.Event | None = None,
+    waiting: WaitingProcess | None = None,
+) -> UpdateResult:
+    """Run the job in `folder` and leave there what it writes; the result has the digests of that. Raise as `take_step`
+    does."""
+    training = job["training"]
+    result = launch(
+        job | {"out": str(folder)}, folder, training["processes"], training["timeout_s"], on_line, stopped, waiting
+    )
+    result["policy"] = snapshot_digest(folder / "policy")
+    result["optimiser"] = optimiser_digest(folder / "optimizer")
     return result
 
 
