@@ -45,6 +45,7 @@ VIEWS = (
     "held_out",
     "iterations",
     "genealogy",
+    "alarm_parts",
     "alarm_figures",
     "alarms",
 )
@@ -229,9 +230,9 @@ def fill(connection: duckdb.DuckDBPyConnection, table: str, rows: Mapping[str, l
 
 def view_sql(view: str) -> str:
     """Read the view's SQL. Figures of an iteration have their expressions from r3l/store/metrics.py: in `iterations`
-    under the names of its parts, in `alarm_figures` under their own."""
+    under the names of its parts, in those of alarms under their own."""
     sql = package_files("r3l.store").joinpath("views", f"{view}.sql").read_text(encoding="utf-8")
-    figures = {"iterations": select_lists, "alarm_figures": expressions}.get(view)
+    figures = {"iterations": select_lists, "alarm_parts": expressions, "alarm_figures": expressions}.get(view)
     return Template(sql).substitute(figures()) if figures else sql
 
 

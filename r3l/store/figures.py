@@ -1,6 +1,7 @@
 """Answers of each run to a few fixed questions: asked once per state of a run, and cached on this machine beside its
 index."""
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,9 +9,19 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError, did_you_mean
-from r3l.store.catalog import DAMAGE, named_runs, names_needed, open_connection, partly, reason, tables_in
+from r3l.store.catalog import (
+    DAMAGE,
+    connect,
+    named_runs,
+    names_needed,
+    open_connection,
+    partly,
+    reason,
+    tables_in,
+    view_sql,
+)
 from r3l.store.digests import fingerprint_of
-from r3l.store.index.blocks import Indexed, index_run
+from r3l.store.index.blocks import Indexed, blocks_of, index_run, indexed_block
 from r3l.store.index.bundles import bundled
 from r3l.store.index.cached import index_path, recall, remember
 from r3l.store.index.contents import Contents
@@ -25,7 +36,12 @@ SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterati
 FROM stages GROUP BY run, branch ORDER BY run, branch
 """
 # The alarms of a line that stand now, in words. What rings, and why: r3l/store/views/alarms.sql.
-STANDING = "SELECT run, branch, iteration, alarm, advice FROM lines.alarms WHERE standing ORDER BY run, branch, alarm"
+STANDING = "SELECT advice FROM lines.alarms WHERE standing AND branch = ? ORDER BY alarm"
+PARTS = {"parts": "SELECT * REPLACE (figure::VARCHAR AS figure) FROM lines.alarm_parts"}  # NaN is no JSON
+PART = (
+    '[{"run": "VARCHAR", "branch": "VARCHAR", "iteration": "INTEGER", "alarm": "VARCHAR", "figure": "DOUBLE", "count": '
+    '"BIGINT", "shown": ["VARCHAR"], "said": ["VARCHAR"], "acts": [{"words": ["VARCHAR"], "times": "BIGINT"}]}]'
+)
 
 # Of the policies that updates wrote: the one of each line with the highest held-out success, of equals the oldest.
 BEST = """
@@ -113,12 +129,36 @@ def require_runs(store: Store, runs: Sequence[str]) -> None:
 
 
 def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
-    """Read the past of the run, once per state of it: alarms compare with the start, the best or the first third. Of a
-    damaged run, say so, too: an alarm may be missing."""
-    figures = remember_answers(store, "alarms", {"standing": STANDING}, [run])
-    answers = figures.runs.get(run, {"standing": []})
-    unsure = [f"alarms may be missing, {figures.left_out[run]}"] if run in figures.left_out else []
-    return [row["advice"] for row in answers["standing"] if row["branch"] == branch] + unsure
+    """Say which alarms stand: they compare with the start, the best or the first third of the run, of which blocks that
+    it has left behind are read once on this machine. Of a damaged run, say so, too: an alarm may be missing."""
+    left_out, advice = dict[str, str](), list[str]()
+    try:
+        blocks = [(block.name, indexed_block(store, run, block)) for block in blocks_of(store, run)]
+        if damage := {folder: why for _, index in blocks for folder, why in index.damage.items()}:
+            left_out[run] = partly(damage)
+        parts = [part for name, index in blocks for part in alarm_parts(store, index, name, left_out)]
+        with connect(store, [run], question="FROM held_out") as connection:
+            rows = "SELECT unnest(part) FROM (SELECT unnest(from_json($1, $2)) AS part)"
+            connection.execute(f"CREATE TABLE lines.alarm_parts AS {rows}", [json.dumps(parts), PART])
+            for view in ("alarm_figures", "alarms"):
+                connection.execute(view_sql(view))
+            advice += [text for (text,) in connection.execute(STANDING, [branch]).fetchall()]
+    except DAMAGE as error:
+        left_out[run] = reason(error)
+    return [*advice, *(f"alarms may be missing, {why}" for why in left_out.values())]
+
+
+def alarm_parts(store: Store, index: Indexed, block: str, left_out: dict[str, str]) -> list[dict[str, Any]]:
+    """Return the rows of `alarm_parts` of a block, asked once per state of it; `left_out` takes what can't be read."""
+    path = index_path(store, index.run, "alarms").with_suffix("") / f"{block}.json"
+    state, cache = [index.state, fingerprint_of({"sql": view_sql("alarm_parts")})], recall(path, index.run)
+    if cache is None or cache["state"] != state:
+        answers = dict(ask_runs(store, [index], PARTS, left_out)).get(index.run)
+        cache = {"run": index.run, "state": state, "parts": answers["parts"] if answers else []}
+        if answers:
+            remember(path, cache)
+    rows: list[dict[str, Any]] = cache["parts"]
+    return rows
 
 
 def best_iteration(store: Store, run: str, branch: str = "") -> int | None:

@@ -1,6 +1,7 @@
 """Each alarm on a stored run where it must ring and on one where it must not, and at its bound."""
 
 import io
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -16,8 +17,10 @@ from r3l.audit.terminal import status
 from r3l.audit.web.app import make_app
 from r3l.config import compose
 from r3l.pipeline.summary import summarise
+from r3l.store import figures
 from r3l.store.catalog import connect
 from r3l.store.figures import standing_alarms
+from r3l.store.index import blocks
 from r3l.store.stage import Store
 from tests.benchmarks.alarms import Course, by_chance, fell_at, rung
 from tests.support.store_iteration import commit_stage, iteration_tables
@@ -86,6 +89,22 @@ def test_what_stands_is_said_in_words(store):
     said = standing_alarms(store, "falling")
     assert len(said) == len(ALARMS)
     assert all(": " in advice for advice in said)  # what is wrong, then what to change
+
+
+def test_blocks_that_a_run_has_left_behind_are_read_once_and_decide_with_the_others(store, tmp_path, monkeypatch):
+    whole = [
+        advice for (advice,) in connect(store).execute("SELECT advice FROM lines.alarms WHERE standing").fetchall()
+    ]
+    copy = Store.open(str(shutil.copytree(store.root, tmp_path / "store")))
+    monkeypatch.setattr(blocks, "BLOCK", 1)
+    asked, ask = [], figures.ask_runs
+    monkeypatch.setattr(figures, "ask_runs", lambda store, some, *how: asked.append(some) or ask(store, some, *how))
+    assert sorted(standing_alarms(copy, "falling")) == sorted(whole)
+    assert len(asked) == 5  # of the starting policy's evaluation, and of each iteration
+    row = tables(3, True)["updates"]["updates"][0]
+    commit_stage(copy, "updates", {"updates": [row | {"entropy": 2.0}]}, [], "falling", 3)
+    assert len(standing_alarms(copy, "falling")) == len(whole) - 1
+    assert len(asked) == 6
 
 
 @pytest.mark.parametrize("run", ["falling", "sound"])

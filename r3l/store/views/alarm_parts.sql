@@ -1,0 +1,24 @@
+-- What an iteration itself says of each alarm but held-out success, a row per iteration, branch and alarm: its figure, and of how many it is
+-- one. Of new words, which the whole run decides, instead: the words that its observations show, those that its actions say, and its base
+-- actions, by their words. It is kept for each block of iterations, so that a long run is not read again for the alarms of its newest one.
+CREATE VIEW lines.alarm_parts AS
+WITH seen AS ( -- one text once: a world says the same often
+    SELECT run, branch, iteration, list(DISTINCT word) FILTER (NOT acting) AS shown, list(DISTINCT word) FILTER (acting) AS said
+    FROM (SELECT run, branch, iteration, acting, unnest(regexp_extract_all(lower(text), '\p{L}{2,}')) AS word
+          FROM (SELECT DISTINCT run, branch, iteration, false AS acting, observation AS text FROM lines.turns
+                UNION SELECT run, branch, iteration, true, action FROM lines.turns SEMI JOIN lines.base USING (run, branch, iteration))) GROUP BY ALL
+),
+acted AS ( -- only where the observations are still stored
+    SELECT run, branch, iteration, list({'words': words, 'times': times}) AS acts
+    FROM (SELECT run, branch, iteration, regexp_extract_all(lower(action), '\p{L}{2,}') AS words, count(*) AS times
+          FROM lines.turns WHERE observation <> '' AND action <> '' AND trajectory_id IN (SELECT base_id FROM lines.base) GROUP BY ALL) GROUP BY ALL
+)
+SELECT *, NULL::VARCHAR[] AS shown, NULL::VARCHAR[] AS said, NULL::STRUCT(words VARCHAR[], times BIGINT)[] AS acts FROM (
+SELECT run, branch, iteration, 'guided retries' AS alarm, $retry_improvement_failed AS figure, count(*) FILTER (NOT base_success) AS count
+FROM (SELECT r.run, r.branch, r.iteration, r.reward - b.reward AS gain, b.success AS base_success -- as `pivots` has them
+      FROM lines.retries r JOIN lines.base b USING (run, branch, iteration, base_id)) GROUP BY ALL
+UNION ALL SELECT run, branch, iteration, 'parse rate', $parse_rate, count(*) FROM lines.reflections GROUP BY ALL
+UNION ALL SELECT run, branch, iteration, 'entropy', $entropy, count(*) FROM lines.updates GROUP BY ALL
+UNION ALL SELECT run, branch, iteration, 'drift', min(step_share), count(*) FROM lines.updates GROUP BY ALL
+UNION ALL SELECT run, branch, iteration, 'no credit', avg((positive_mass + negative_mass = 0)::INTEGER), count(*) FROM lines.groups GROUP BY ALL)
+UNION ALL SELECT run, branch, iteration, 'new words', NULL, NULL, shown, said, acts FROM seen LEFT JOIN acted USING (run, branch, iteration);
