@@ -86,7 +86,7 @@ def grader() -> None:
 def sandbox() -> None:
     process = Asked(str(ROOT / "data" / "sample_run"), None, 1 << 30)
     assert process.ask("SELECT 42 AS n", 1, 60).rows == [(42,)]
-    process.kill()
+    process.stop()
 
 
 def update() -> None:

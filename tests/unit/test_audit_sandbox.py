@@ -1,4 +1,3 @@
-import json
 import math
 import signal
 import subprocess
@@ -113,12 +112,12 @@ def test_a_query_that_hears_no_interrupt_is_stopped_in_time(box):
 
 def test_a_query_ends_in_time_when_its_parent_is_gone(box):
     asked = sandbox.Asked(box.store.root, None, sandbox.MEMORY)
-    asked.process.stdin.write(json.dumps({"sql": HEAVY, "rows": 1, "seconds": 0.2}).encode() + b"\n")
+    asked.send({"sql": HEAVY, "rows": 1, "seconds": 0.2})
     assert asked._line(60, "never connected") == {}
     with pytest.raises(StoreError, match="late"):
         asked._line(0.1, "late")
     assert asked.process.wait(20) == -signal.SIGALRM  # nobody killed it
-    asked.kill()
+    asked.stop()
 
 
 def test_memory_is_capped_by_the_kernel_as_well(box):

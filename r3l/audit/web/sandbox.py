@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import select
-import subprocess
 import threading
 import time
 from collections.abc import Sequence
@@ -19,7 +17,8 @@ from typing import Any
 from r3l.errors import StoreError
 from r3l.store.query import one_select
 from r3l.store.stage import Store
-from r3l.system.child_environment import PYTHON, importable
+from r3l.system.child_environment import importable
+from r3l.system.line_process import LineProcess
 
 ROWS, SECONDS, AT_ONCE = 1_000, 20.0, 2
 # bytes that a question may take: DuckDB's own limit of 2 GB, and as much again for what it does not count
@@ -78,47 +77,44 @@ class SqlBox:
             if process is not None and process.waits:
                 self._idle.append(process)
             elif process is not None:  # it is at work yet, or has ended
-                process.kill()
+                process.stop()
             self._slots.release()
 
     def _idling(self) -> Asked | None:
         """Find a process that waits for a question; one that was ended meanwhile, from outside, is let go."""
         while self._idle:
-            process_of_box = self._idle.pop()
-            if process_of_box.process.poll() is None:
-                return process_of_box
-            process_of_box.kill()
+            asked = self._idle.pop()
+            if not asked.ended:
+                return asked
+            asked.stop()
         return None
 
     def close(self) -> None:
         while self._idle:
-            self._idle.pop().kill()
+            self._idle.pop().stop()
 
 
-class Asked:
-    """One process, ``python -m r3l.audit.web.sandbox_process``: JSON lines in and out."""
+class Asked(LineProcess):
+    """One process, ``python -m r3l.audit.web.sandbox_process``."""
 
     def __init__(self, root: str, runs: Sequence[str] | None, memory: int, branch: str = "") -> None:
         # where DuckDB puts what does not fit into memory: not the working folder
         self.folder = TemporaryDirectory(prefix="r3l-sql-")
-        self.process = subprocess.Popen(
-            [*PYTHON, "-m", "r3l.audit.web.sandbox_process", root, json.dumps([runs, branch]), str(memory)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            cwd=self.folder.name,
-            env={**importable(os.environ), "MALLOC_ARENA_MAX": "2"},
+        super().__init__(
+            "r3l.audit.web.sandbox_process",
+            root,
+            json.dumps([runs, branch]),
+            str(memory),
+            environment={**importable(os.environ), "MALLOC_ARENA_MAX": "2"},
+            folder=self.folder.name,
         )
-        self.unread = b""
         self.waits = True  # for a question
 
     def ask(self, query: str, rows: int, seconds: float, whole: bool = False) -> Answer:
         """Ask one question. The time that it takes to connect to the store is not the question's. Raise StoreError."""
-        assert self.process.stdin is not None
         self.waits = False
         with suppress(BrokenPipeError):  # reading says that it ended
-            question = {"sql": query, "rows": rows, "seconds": seconds, "whole": whole}
-            self.process.stdin.write(json.dumps(question).encode() + b"\n")
+            self.send({"sql": query, "rows": rows, "seconds": seconds, "whole": whole})
         message = self._line(CONNECT_SECONDS, f"the store could not be connected to within {CONNECT_SECONDS:g} s")
         start_time = time.monotonic()
         if "error" not in message:
@@ -137,25 +133,17 @@ class Asked:
     def _line(self, seconds: float, late: str) -> dict[str, Any]:
         """Read the next line. Raise StoreError with `late` where none comes in time, and where the process has
         ended."""
-        assert self.process.stdout is not None
-        end = time.monotonic() + seconds
-        parts = [self.unread]
-        while b"\n" not in parts[-1]:
-            if not select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))[0]:
-                raise StoreError(late)
-            parts.append(os.read(self.process.stdout.fileno(), 1 << 20))
-            if not parts[-1]:
-                raise StoreError(f"this query ended its process, most likely by the memory it took; {NARROW}")
-        line, _, self.unread = b"".join(parts).partition(b"\n")
-        message: dict[str, Any] = json.loads(line)
+        try:
+            message = self.receive(seconds)
+        except EOFError:
+            why = f"this query ended its process, most likely by the memory it took; {NARROW}"
+            raise StoreError(why) from None
+        if message is None:
+            raise StoreError(late)
         return message
 
-    def kill(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+    def stop(self) -> None:
+        super().stop()
         self.folder.cleanup()
 
 

@@ -3,20 +3,16 @@ or hangs anything, and others are marked beside it."""
 
 from __future__ import annotations
 
-import contextlib
-import json
-import os
-import select
 import signal
-import subprocess
 import threading
-import time
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal
 
 from r3l.errors import WorldError
-from r3l.system.child_environment import PYTHON, child_environment
+from r3l.system.child_environment import child_environment
+from r3l.system.line_process import LineProcess
 
 START_TIMEOUT_S = 120.0  # to import sympy on a loaded machine
 WALL_SHARE = 10  # an answer may wait for a processor so many times as long as it may use one
@@ -106,28 +102,19 @@ class Grader:
             self.marking.clear()
 
 
-class GraderProcess:
+class GraderProcess(LineProcess):
     """One `grader_process`, started at once. One thread uses it at a time."""
 
     def __init__(self, timeout_s: float, library: Library) -> None:
-        self.timeout_s, self.library = timeout_s, library
-        self.ready, self.unread = False, b""
-        self.process = subprocess.Popen(
-            [*PYTHON, "-m", "r3l.environments.math.grader_process", str(timeout_s), library],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            bufsize=0,
-            env=child_environment(),
-        )
-
-    @property
-    def ended(self) -> bool:
-        return self.process.poll() is not None
+        self.timeout_s, self.library, self.ready = timeout_s, library, False
+        module = "r3l.environments.math.grader_process"
+        super().__init__(module, str(timeout_s), library, environment=child_environment())
 
     def mark(self, request: dict[str, Any]) -> Grade:
         """Mark an answer. A process that gave no mark is ended."""
         try:
-            if answer := self.ask(request):
+            self.send(request)
+            if answer := self.receive(self.timeout_s * WALL_SHARE + GRACE_S):
                 return Grade(**answer)
             reason = "timeout"
         except (BrokenPipeError, EOFError):
@@ -139,46 +126,14 @@ class GraderProcess:
         """Wait for its first line. Raise `WorldError` where it does not start."""
         if self.ready:
             return
-        try:
-            self.ready = self.read_line(time.monotonic() + START_TIMEOUT_S) is not None
-        except EOFError:
-            self.ready = False
+        with suppress(EOFError):
+            self.ready = self.receive(START_TIMEOUT_S) is not None
         if not self.ready:
             self.stop()
             raise WorldError(
                 "the grader could not be started: install the extra with `pip install 'r3l[math]'`, and see what "
                 f"`python -m r3l.environments.math.grader_process 1 {self.library}` says"
             )
-
-    def ask(self, request: dict[str, Any]) -> dict[str, Any] | None:
-        """Ask for a mark; None where it is not given in time. Raise `EOFError` or `BrokenPipeError` where the process
-        ends."""
-        assert self.process.stdin is not None
-        line = memoryview(json.dumps(request).encode() + b"\n")
-        while line:
-            line = line[self.process.stdin.write(line) or 0 :]
-        return self.read_line(time.monotonic() + self.timeout_s * WALL_SHARE + GRACE_S)
-
-    def read_line(self, deadline: float) -> dict[str, Any] | None:
-        assert self.process.stdout is not None
-        while b"\n" not in self.unread:
-            left = deadline - time.monotonic()
-            if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
-                return None
-            if not (more := os.read(self.process.stdout.fileno(), 65536)):
-                raise EOFError
-            self.unread += more
-        line, self.unread = self.unread.split(b"\n", 1)
-        answer: dict[str, Any] = json.loads(line)
-        return answer
-
-    def stop(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
 
 
 @cache

@@ -13,7 +13,6 @@ process where it is deep in one huge power.
 import importlib
 import json
 import logging
-import os
 import resource
 import signal
 import sys
@@ -24,6 +23,7 @@ from typing import Any
 
 from r3l.environments.math.procedural import KINDS
 from r3l.environments.math.reading import Unreadable, readable, same
+from r3l.system.line_process import private_output, write
 
 MEMORY_BYTES = 2 << 30
 MERCY_S = 0.5  # of processor time, from the alarm to the end of the process
@@ -36,8 +36,7 @@ class OutOfTime(BaseException):
 
 def main() -> None:
     seconds, library = float(sys.argv[1]), sys.argv[2]
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)  # whatever a library prints is no answer
+    answers = private_output()
     logging.disable(logging.CRITICAL)
     warnings.simplefilter("ignore")
     importlib.import_module(library)  # takes seconds, and the first parse some more: before any clock runs
@@ -46,17 +45,9 @@ def main() -> None:
     _, most = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, most))
     signal.signal(signal.SIGPROF, out_of_time)
-    send(answers, {"ready": True})
+    write(answers, {"ready": True})
     for line in sys.stdin:
-        send(answers, mark_answer(json.loads(line), seconds))
-
-
-def send(answers: Any, message: dict[str, Any]) -> None:
-    try:
-        answers.write(json.dumps(message) + "\n")
-        answers.flush()
-    except BrokenPipeError:  # nobody is there to read it
-        os._exit(0)
+        write(answers, mark_answer(json.loads(line), seconds))
 
 
 def out_of_time(*_: object) -> None:

@@ -30,6 +30,7 @@ from r3l.environments.outside import checked_verdict, hints_of, message_of
 from r3l.environments.workers.sessions import Session, Sessions
 from r3l.errors import ServerAway, WorldError
 from r3l.records import Task
+from r3l.system.line_process import private_output, write
 
 Call = dict[str, Any]
 
@@ -95,26 +96,11 @@ def side_by_side(
         lanes[number].put(call)
 
 
-def private_output() -> TextIO:
-    """Keep standard output for answers alone: whatever else prints, in Python or in C, goes to standard error."""
-    descriptor = os.dup(1)
-    os.dup2(2, 1)
-    return os.fdopen(descriptor, "w", encoding="utf-8")
-
-
 def read(source: TextIO, calls: queue.SimpleQueue[str]) -> None:
     """Read in a thread of its own, so that the end of input ends the process even in the middle of a step."""
     for line in source:
         calls.put(line)
     os._exit(0)
-
-
-def write(answers: TextIO, message: dict[str, Any]) -> None:
-    try:
-        answers.write(json.dumps(message, allow_nan=False) + "\n")
-        answers.flush()
-    except BrokenPipeError:  # nobody is there to read it
-        os._exit(0)
 
 
 def answer(sessions: Sessions, settings: EnvironmentSettings, call: Call) -> dict[str, Any]:
