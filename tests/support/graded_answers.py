@@ -277,6 +277,18 @@ NEMO_SKILLS: list[tuple[str, str, bool]] = [
     ("\\sqrt{67}", "\\sqrt{67},-\\sqrt{85}", False),
 ]
 OWN: list[tuple[str, str, bool]] = [
+    ("2516_8", "2516_{8}", True),
+    ("2516_8", "2516", True),
+    ("2516_8", "2516_9", False),
+    ("11", "11_2", False),
+    ("11", "11_{10}", True),
+    ("3", "11_2+1", False),
+    ("0.333", "0.333...", False),
+    ("5", ".5", False),
+    ("5", "5'", False),
+    ("6.63 \\times 10^{-34}", "6.63*10^-34", True),
+    ("3", "\\log_2 8", True),
+    ("5", "５", True),
     ("6.63 \\times 10^{-34}", "1.6 \\times 10^{-19}", False),
     ("3", "3\\mathrm{i}", False),
     ("3\\mathrm{i}", "3", False),

@@ -38,6 +38,7 @@ def repeating(match: re.Match[str]) -> str:
 
 Form = tuple[str, str | Callable[[re.Match[str]], str], str]
 FORMS: list[Form] = [
+    (r"[\uff01-\uff5e]", lambda match: unicodedata.normalize("NFKC", match[0]), "５"),
     (r"\\[()\[\]]|\\?\$", "", r"\$5"),
     (r"^\s*(\*\*|__|\*|`)(.+)\1\s*$", r"\2", "**14**"),
     (r"\*\*", "^", "x**2"),
@@ -55,7 +56,9 @@ FORMS: list[Form] = [
     (r"(?<=[A-Za-z])'+", lambda match: f"_{{{'prime' * len(match[0])}}}", "f'"),
     (r"\\+$", "", "185\\"),
     (r"°", r"^\\circ ", "45°"),
-    (r"^ | ?(?<!\.)\.*+ ?$", "", "14."),
+    (r"^ | ?(?<!\.)\. ?$", "", "14."),
+    (r"\^ ?([-+]\d+)", r"^{\1}", "10^-34"),
+    (r"\\log ?_ ?(\w)", r"\\log_{\1}", r"\log_2 8"),
     (rf"^(?:USD|EUR|€|£) ?(?={NUMBER})", "", "€5"),
     (rf"(?<=\d) ?(?:€|£|{CURRENCY})$", "", "5 dollars"),
     (r"(?<![\w.])([-+]?\d+(?:\.\d+)?)[eE]([-+]?\d+)(?![\w.])", scientific, "4.5e33"),

@@ -9,13 +9,14 @@ import re
 from typing import Any
 
 from r3l.environments.math.forms import as_gold, formula
-from r3l.environments.math.units import without_unit
+from r3l.environments.math.units import same_unit, without_unit
 
 CLOSE = 1e-12  # relative difference of numbers one of which is in decimals, so that 0.3333333 is not 1/3
 DIGITS = 60  # to which exact numbers are held against each other before algebra is asked
 # What latex2sympy drops or takes for a sum, a product or a point, and is none.
 ILLEGIBLE = re.compile(
     r"\\(?:[lc]|h|v|d)?dots\b|…|\.\.\.|\d(?:\s|\\[ ,;:!]|~)+\d|\d\.\d*\.|(?<=[\d.])\\overline|\\dot\b|\?|[=+*/^_-]\s*$"
+    r"|\d\s*(?:_|')"
 )
 WORDS = re.compile(r"\\(?:text|textbf|textit|textrm|mathrm|mbox)\s*\{([^{}]*)\}")
 
@@ -38,12 +39,13 @@ def same(gold: str, answer: str) -> bool:
         gold_object = read(gold)
     except Unreadable:
         return False
-    return (not unit or not gold_unit or unit == gold_unit) and equal(gold_object, answer_object)
+    return same_unit(gold_unit, unit) and equal(gold_object, answer_object)
 
 
 def as_text(answer: str) -> str:
     r"""Write the words of an answer in one spelling: ``\text{Monday}.`` is monday."""
-    return " ".join(WORDS.sub(r"\1", answer).strip(" .$").split()).casefold()
+    bare = re.sub(r"(?<!\.)\. *$", "", WORDS.sub(r"\1", answer).strip(" $"))  # .5 is not 5, nor 0.333... 0.333
+    return " ".join(bare.strip(" $").split()).casefold()
 
 
 def readable(gold: str) -> bool:

@@ -40,16 +40,26 @@ UNIT = re.compile(rf"(?<=[\d)}}]){GAP}(?P<unit>{INSIDE}|{JOINED})$")
 NAME = re.compile(rf"(?<=[\d)}}]){GAP}{LATEX}\{{(?P<name>[^{{}}\\]*)\}}{POWER}$")
 BARE = re.compile(r"^(?P<number>[-+]?[\d.,]*\d(?:/\d+)?)\s+(?P<name>[A-Za-z]{4,}(?: [A-Za-z]{4,}){0,2})$")
 
+BASE = re.compile(r"(?<=\d)\s*_\s*\{?\s*(?P<base>\d+)\s*\}?$")  # the base of the numeral: 2516_8
+
 
 def without_unit(text: str) -> tuple[str, str]:
-    """Cut the unit off: what stands before it, and the unit where it is one that measures; ("the text", "") where none
-    is."""
+    """Cut the unit off: what stands before it, and the unit where it is one that measures, or a numeral's base; ("the
+    text", "") where none is."""
+    if match := BASE.search(text):
+        return text[: match.start()], f"base {match['base']}"
     if (match := UNIT.search(text)) and not lone_letter(text, match):
         return text[: match.start()], spell_unit(match["unit"])
     for pattern in (NAME, BARE):
         if (match := pattern.search(text)) and names_things(match["name"]):
             return match["number"] if pattern is BARE else text[: match.start()], ""
     return text, ""
+
+
+def same_unit(gold: str, answer: str) -> bool:
+    """Tell whether two answers may be held against each other: a unit may be left out, and a numeral's base where the
+    gold answer has it."""
+    return answer in ("", gold) or (gold == "" and (answer == "base 10" or not answer.startswith("base")))
 
 
 def lone_letter(text: str, found: re.Match[str]) -> bool:

@@ -40,7 +40,7 @@ OVER = " No attempt is left."
 
 class MathWorld:
     name = "math"
-    version = 3
+    version = 4
     packages = ("math_verify",)
     tasks_at_once = 16  # a step waits for the grader
     remarks = (RIGHT, WRONG, UNREADABLE, TOO_LONG, AGAIN, OVER)
