@@ -4,9 +4,9 @@ checksum."""
 import json
 from collections.abc import Mapping
 from hashlib import sha256
-from typing import Any, NotRequired, cast
+from typing import Annotated, Any, NotRequired, cast
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 from typing_extensions import TypedDict
 
 from r3l.errors import StoreError
@@ -47,6 +47,15 @@ class ManifestRef(TypedDict):
     digest: str
 
 
+class Metrics(TypedDict, total=False):
+    """What a stage measured: its wall time (null where it was no number), and how many attempts it made and lost."""
+
+    seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
+    attempts: Annotated[int, Field(ge=0)]
+    failed_attempts: Annotated[int, Field(ge=0)]
+    max_failed_share: Annotated[float, Field(ge=0, le=1)]
+
+
 class Content(ManifestRef):
     """What a manifest says of its stage. `settings` and `metrics` are the stage's own; `machine` is what
     `r3l.system.machine` tells of the one that committed it (older manifests have none)."""
@@ -56,7 +65,7 @@ class Content(ManifestRef):
     seed: int
     policy: str
     settings: dict[str, Any]
-    metrics: dict[str, Any]
+    metrics: Metrics
     parents: list[ManifestRef]
     parts: list[ManifestPart]
     committed_at: str

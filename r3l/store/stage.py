@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
@@ -23,7 +23,7 @@ from r3l.store.digests import canonical, fingerprint, lasting, table_digest
 from r3l.store.files.local import Files, LocalFiles
 from r3l.store.files.lock import LOCK, hold
 from r3l.store.layout import BRANCH, MANIFEST, NAME, StageKey, StageRef, iteration_folder, key_of, line_folder
-from r3l.store.manifest import Content, Manifest, ManifestPart
+from r3l.store.manifest import Content, Manifest, ManifestPart, Metrics
 from r3l.store.sweep import sweep
 from r3l.store.tables.parts import Rows, decode, encode
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
@@ -95,7 +95,7 @@ class Store:
             "seed": seed,
             "policy": policy,
             "settings": dict(settings or {}),
-            "metrics": {name: finite(value) for name, value in (metrics or {}).items()},
+            "metrics": cast(Metrics, {name: finite(value) for name, value in (metrics or {}).items()}),
             "parents": [manifests.manifest_ref(parent) for parent in parents],
             "parts": parts,
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),

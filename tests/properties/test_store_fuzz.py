@@ -118,6 +118,19 @@ def answers(store: Store) -> list[list[str]] | str:
         return str(error)
 
 
+def nobody_can_tell(path: Path, before: Path) -> bool:
+    """Whether the newest iteration lost its update, as if it were at work; or a stage its seconds, which it alone
+    knows."""
+    if path.parts[-3:-1] == ("iteration=00001", "updates") and not path.parent.exists():
+        return True
+    if path.name != "stage.json" or not path.is_file():
+        return False
+    manifests = [json.loads(one.read_text()) for one in (path, before)]
+    for manifest in manifests:
+        manifest["checksum"] = manifest["metrics"] = None
+    return manifests[0] == manifests[1]
+
+
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("part", range(PARTS))
@@ -146,7 +159,8 @@ def test_no_mutation_crashes_or_hangs_check_and_none_that_changes_an_answer_is_m
             findings = [str(error)]
         assert time.monotonic() - began < LONGEST_S, (number, kind.__name__)
         found_in_all += bool(findings)
-        if not findings and answers(Store.open(str(root))) != before:
+        told = bool(findings) or nobody_can_tell(path, whole / path.relative_to(root))
+        if not told and answers(Store.open(str(root))) != before:
             missed.append(f"{number} {kind.__name__} {path.relative_to(root)}")
         shutil.rmtree(root)
     print(f"mutations {part}, {part + PARTS}, ... of {MUTATIONS}: {found_in_all} found, {len(missed)} missed")

@@ -66,6 +66,8 @@ MANIFESTS = {
     "deep in a field": lambda content: json.dumps(content | {"settings": "DEEP"}).replace('"DEEP"', DEEP).encode(),
     "a version in text": lambda content: seal(content | {"schema_version": "3"}),
     "no metrics": lambda content: seal(content | {"metrics": None}),
+    "seconds in words": lambda content: seal(content | {"metrics": {"seconds": ""}}),
+    "attempts in parts": lambda content: seal(content | {"metrics": {"attempts": 1.5}}),
     "no parts": lambda content: seal(content | {"parts": None}),
     "a part in text": lambda content: seal(content | {"parts": ["part-credit-0.parquet"]}),
     "a part elsewhere": lambda content: seal(content | {"parts": [content["parts"][0] | {"file": "../x.parquet"}]}),

@@ -9,6 +9,7 @@ from r3l.pipeline.workbench import Workbench
 from r3l.records import Status
 from r3l.stages import STAGES
 from r3l.store.layout import StageKey
+from r3l.store.manifest import Metrics
 
 
 def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any]]) -> dict[str, float]:
@@ -41,7 +42,7 @@ def tolerable(bench: Workbench, key: StageKey, tables: Mapping[str, Sequence[Any
     return counts
 
 
-def siblings(bench: Workbench, key: StageKey) -> tuple[list[dict[str, float]], int]:
+def siblings(bench: Workbench, key: StageKey) -> tuple[list[Metrics], int]:
     """Read counts of the stage's other shards that are committed, of the same round; and how many shards it has."""
     if key.shard is None or not STAGES[key.stage].sharded:
         return [], 1
