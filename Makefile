@@ -34,4 +34,4 @@ docs: setup  ## the documentation site in build/site; a link that leads nowhere 
 	@$(VENV)/bin/python infra/site/build.py
 
 clean:
-	rm -rf $(VENV) .venv-extras .venv-docs .prefect build *.egg-info
+	rm -rf $(VENV) .venv-extras .venv-extras-mcp .venv-docs .prefect build *.egg-info

@@ -90,9 +90,12 @@ class ToolsSettings(AdaptedSettings):
 class VerifiersSettings(RangedSettings):
     kind: Literal["verifiers"] = "verifiers"
     env: str = Field(
-        "", description="Name of an installed environment of verifiers, that is of a module with load_environment."
+        "",
+        description="Name of an installed environment of verifiers: a module with load_environment, or a taskset.",
     )
-    options: dict[str, Any] = Field({}, description="Arguments of its load_environment, such as {difficulty: easy}.")
+    options: dict[str, Any] = Field(
+        {}, description="Arguments of its load_environment or settings of its taskset, such as {difficulty: easy}."
+    )
     tools_shown: Literal["template", "prompt"] = Field(
         "template",
         description=(

@@ -4,7 +4,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments import outside
+from r3l.environments.adapters.texts import clean
+from r3l.environments.base import Observation
+from r3l.environments.tools.shown import result_message
 from r3l.errors import WorldError
 
 
@@ -14,7 +18,7 @@ def text_of(message: Any) -> str:
     Raises:
         WorldError: it is no text, or has parts that are none.
     """
-    content = message.content if hasattr(message, "content") else message["content"]
+    content = message.content if hasattr(message, "content") else message.get("content")
     if content is None and role_of(message) == "assistant":
         return ""
     if not isinstance(content, list | tuple):
@@ -49,6 +53,14 @@ def new_messages(before: Sequence[Any], after: Sequence[Any]) -> list[Any]:
             "the environment rewrites its conversation: expected one that only grows, so that sampled tokens are kept"
         )
     return list(after[len(before) :])
+
+
+def added_observation(messages: Sequence[Any], settings: VerifiersSettings) -> Observation:
+    """Show what the environment added; in the role tool where all of it was returned by tools."""
+    text = clean("\n".join(map(text_of, messages)), settings.observation_characters)
+    if messages and all(role_of(message) == "tool" for message in messages):
+        return result_message(text, settings.tools_shown)
+    return Observation(text)
 
 
 def same(message: Any) -> tuple[str, str]:

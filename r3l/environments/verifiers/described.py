@@ -13,6 +13,7 @@ from typing import Any
 
 from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.verifiers.loaded import load, tools_in
+from r3l.environments.verifiers.tasksets import of_tasksets, taskset_of
 from r3l.errors import R3LError, WorldError
 from r3l.system.child_environment import PYTHON, child_environment
 from r3l.system.seeds import derive
@@ -48,15 +49,20 @@ def describe(settings_json: str) -> dict[str, Any]:
 def of(settings: VerifiersSettings) -> dict[str, Any]:
     """Collect system prompt, tools, and the rows of each split. Without an evaluation set, rows are parted by the
     seed."""
-    env = load(settings)
-    train, heldout = rows_of(env.get_dataset), rows_of(env.get_eval_dataset)
+    if of_tasksets():
+        train, system_prompt, tools = taskset_of(settings)
+        heldout = train
+    else:
+        env = load(settings)
+        train, heldout = rows_of(env.get_dataset), rows_of(env.get_eval_dataset)
+        system_prompt, tools = env.system_prompt or "", tools_in(env)
     if not train or train == heldout:
         rows = sorted(train or heldout, key=lambda row: derive(settings.tasks_seed, "verifiers", json.dumps(row)))
         number = min(settings.heldout_tasks, len(rows) // 2)
         heldout, train = rows[:number], rows[number:]
     return {
-        "system_prompt": env.system_prompt or "",
-        "tools": tools_in(env),
+        "system_prompt": system_prompt,
+        "tools": tools,
         "rows": {"train": train[: settings.train_tasks], "heldout": heldout[: settings.heldout_tasks]},
     }
 

@@ -25,10 +25,11 @@ from r3l.environments.adapters.texts import clean, import_package, parse_action,
 from r3l.environments.base import Environment, Observation, Reply, Step
 from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.environments.tools.calls import parse_calls
-from r3l.environments.tools.shown import result_message, with_tools
-from r3l.environments.verifiers.conversation import new_messages, opening_text, response, role_of, text_of
+from r3l.environments.tools.shown import with_tools
+from r3l.environments.verifiers.conversation import added_observation, new_messages, opening_text, response, text_of
 from r3l.environments.verifiers.described import describe
 from r3l.environments.verifiers.loaded import load, tools_in
+from r3l.environments.verifiers.tasksets import TasksetEnvironment, of_tasksets
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task, observation_hash
 from r3l.system.seeds import derive
@@ -98,6 +99,8 @@ class VerifiersWorld:
         return f"{self.settings.env}-{self.settings.tasks_seed}, {len(rows)} rows, {digest}"
 
     def make(self) -> Environment:
+        if of_tasksets():
+            return TasksetEnvironment(self.settings)
         return VerifiersEnvironment(self.settings, self.copies)
 
 
@@ -151,7 +154,7 @@ class VerifiersEnvironment(CopiedEnvironment):
             if state.get("final_env_response") is None:
                 messages = new_messages(before, after)
                 talk.messages = after
-                return Step(self.seen(messages))
+                return Step(added_observation(messages, self.settings))
             await env.is_completed(state)
         return await self.scored(state)
 
@@ -166,13 +169,6 @@ class VerifiersEnvironment(CopiedEnvironment):
         text = "\n".join(texts) or f"The episode has ended: {state.get('stop_condition') or 'done'}."
         observation = Observation(clean(text, self.settings.observation_characters))
         return Step(observation, done=True, reward=reward, success=reward == 1.0)
-
-    def seen(self, added: Sequence[Any]) -> Observation:
-        """Show what the environment added; in the role tool where all of it was returned by tools."""
-        text = clean("\n".join(map(text_of, added)), self.settings.observation_characters)
-        if added and all(role_of(message) == "tool" for message in added):
-            return result_message(text, self.settings.tools_shown)
-        return Observation(text)
 
     def close(self) -> None:
         super().close()
