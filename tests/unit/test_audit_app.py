@@ -176,6 +176,18 @@ def test_what_is_wrong_is_said(client, path, status, said):
     assert_harmless(answer.text)
 
 
+ODD = ("%00", "a" * 5_000, "..", "%2e%2e%2f%2e%2e%2fetc%2fpasswd", "{{7*7}}", "%ff%fe", "9" * 400, "💥")
+PLACES = ("/run/{}/groups", "/run/demo?branch={}", "/compare?line={}", "/run/demo/group?id={}&iteration=0")
+
+
+@pytest.mark.parametrize("place", [*PLACES, "/static/{}", "/run/demo/groups?page={}", "/sql?run={}&q=SELECT+1", "/{}"])
+def test_a_link_that_nobody_makes_by_hand_is_no_fault_of_the_server(client, place):
+    for odd in ODD:
+        answer = client.get(place.format(odd))
+        assert answer.status_code in (200, 400, 404, 422), odd
+        assert_harmless(answer.text)
+
+
 def test_it_answers_to_this_machine_only_and_only_reads(client):
     assert client.get("/", headers={"host": "evil.example"}).status_code == 400
     assert client.get("/", headers={"host": "localhost:4300"}).status_code == 200

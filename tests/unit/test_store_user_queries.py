@@ -58,6 +58,13 @@ def test_columns_of_one_name_are_told_apart_and_their_order_stays(connection):
         ("PRAGMA database_list", "got PRAGMA"),
         ("DELETE FROM stages", "got DELETE"),
         ("SELEC 1", "syntax error"),
+        ("EXPORT DATABASE 'x'", "got EXPORT"),
+        ("LOAD httpfs", "got LOAD"),
+        ("RESET lock_configuration", "got "),
+        ("CREATE SECRET s (TYPE s3)", "got "),
+        ("CALL enable_logging()", "got CALL"),
+        ("EXPLAIN ANALYZE SELECT 1", "got EXPLAIN"),
+        ("SELECT 1; COPY turns TO 'x'", "got SELECT, COPY"),
     ],
 )
 def test_what_is_no_single_select_is_refused(connection, sql, named):
@@ -76,6 +83,14 @@ def test_what_is_no_single_select_is_refused(connection, sql, named):
         "SELECT getenv('HOME')",
         "FROM sniff_csv('{root}/secret.csv')",
         "FROM sql",
+        "FROM parquet_metadata('{root}/secret.csv')",
+        "FROM read_blob('{root}/secret.csv')",
+        "FROM read_csv('https://evil.example/x.csv')",
+        "FROM read_parquet('s3://evil/x.parquet')",
+        "FROM query_table('/etc/passwd')",
+        "FROM query('DELETE FROM stages')",
+        "FROM read_text('/proc/self/environ')",
+        "FROM enable_logging('QueryLog', storage = 'file', storage_config = {'path': '{root}'})",
         "WITH gone AS (DELETE FROM stages RETURNING *) FROM gone",
     ],
 )
