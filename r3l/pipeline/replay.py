@@ -10,8 +10,8 @@ from r3l.methods import plan
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
-from r3l.pipeline.settings.continuing import PLACE, stages_of_setting
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import PLACE, changes, stages_of_setting
+from r3l.pipeline.settings.saved import load_config, newest_begun
 from r3l.pipeline.stages.identity import plan_of_stage
 from r3l.pipeline.workbench import Placement, Replay
 from r3l.stages import stages_that
@@ -91,7 +91,7 @@ def replay_config(
     wrong.
 
     Raises:
-        ConfigError: an unknown stage, an order that is none, an unknown setting.
+        ConfigError: an unknown stage, an order that is none, an unknown setting, a branch that holds something else.
         StoreError: the iteration was never begun.
     """
     check_stages(asked.from_stage, asked.to_stage)
@@ -101,7 +101,23 @@ def replay_config(
     config = validate(settings | place)
     for name in leaves(assign({}, assignments)):
         check_taken(saved_config, config, name, asked)
+    refuse_other_branch(store, config)
     return config
+
+
+def refuse_other_branch(store: Store, config: Config) -> None:
+    """Raise `ConfigError` where the branch holds something else than this replay: its stages would be written over, and
+    what was trained on them would stay."""
+    begun = newest_begun(store, config.run, config.branch)
+    if begun is None or begun[1].branch != config.branch:
+        return
+    number, before = begun
+    other_settings = "; ".join(map(str, changes(before, config)))
+    if number != config.iteration or other_settings:
+        raise ConfigError(
+            f"branch {config.branch} of run {config.run} is there, and has come to iteration {number}"
+            f"{other_settings and f' with other settings ({other_settings})'}; name a new branch, or leave --branch out"
+        )
 
 
 def check_taken(before: Config, config: Config, name: str, asked: Replay) -> None:

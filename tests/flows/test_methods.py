@@ -70,12 +70,17 @@ def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):
     config = two_tasks(store, tmp_path, "training.learning_rate=0.01")
     iteration(config, store, 0)
     before = ask(store, "SELECT stage, shard, digest, committed_at FROM stages ORDER BY ALL")
-    replay.fn("demo", 0, from_stage="credit", assignments=["method.alpha=5"], branch="alpha5", store=store.root)
+    for _ in range(2):  # the same replay again is the same branch
+        replay.fn("demo", 0, from_stage="credit", assignments=["method.alpha=5"], branch="alpha5", store=store.root)
+    with pytest.raises(ConfigError, match=r"is there.* with other settings \(method\.alpha: 5\.0 → 3\.0\)"):
+        replay.fn("demo", 0, from_stage="credit", branch="alpha5", store=store.root)
     with pytest.raises(ConfigError, match=r"branch alpha5: iteration 0 had method\.alpha=5\.0, now 3\.0"):
         iteration(config.model_copy(update={"branch": "alpha5"}), store, 1)
     forked = load_config(store, "demo", "alpha5", 0)
     assert (store.next_iteration("demo", "alpha5"), store.next_iteration("demo")) == (1, 1)
     found = iteration(forked, store, 1)
+    with pytest.raises(ConfigError, match="has come to iteration 1; name a new branch"):
+        replay.fn("demo", 0, from_stage="credit", assignments=["method.alpha=5"], branch="alpha5", store=store.root)
     policies_of = {
         row["branch"]: row["policy"]
         for row in ask(store, "SELECT branch, policy FROM lines.updates WHERE iteration = 0")

@@ -97,6 +97,11 @@ def test_each_branch_keeps_its_own_newest(store):
     assert prune_run(store, "demo", keep_last=2).iterations == [("demo", "", 0)]
 
 
+def test_a_run_that_is_not_there_is_named(store):
+    with pytest.raises(StoreError, match=r"run 'dem': not in .*did you mean 'demo'"):
+        prune_run(store, "dem", keep_last=1)
+
+
 def test_at_least_one_iteration_is_kept(store):
     with pytest.raises(StoreError, match="--keep-last 0: expected 1 or more"):
         prune_run(store, "demo", keep_last=0)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
-from r3l.store.figures import best_iteration
+from r3l.store.figures import best_iteration, require_runs
 from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, line_folder
 from r3l.store.manifest import Content, Manifest, ManifestPart
@@ -61,9 +61,10 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
     """Empty the heavy columns of all but the newest `keep_last` iterations of the run and of each of its branches, or
     delete the policies that those wrote, with their optimiser state; that with the highest held-out success stays.
 
-    A later reader of an emptied column gets a StoreError that says so. Raise StoreError where nothing could be kept,
-    where a stage is damaged, or where an iteration is at work.
+    A later reader of an emptied column gets a StoreError that says so. Raise StoreError where there is no such run or
+    nothing could be kept, where a stage is damaged, or where an iteration is at work.
     """
+    require_runs(store, [run])
     if keep_last < 1:
         raise StoreError(f"--keep-last {keep_last}: expected 1 or more; the run continues from its newest iteration")
     lines: dict[str, dict[int, list[Manifest]]] = {}
