@@ -1,10 +1,16 @@
 """The grader on the cases of public graders' tests, and on our own. None is accepted wrongly; what is refused against
 the public verdict is listed with its reason."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from r3l.environments.math.reading import Unreadable, same
-from tests.support.graded_answers import MATH_VERIFY, NEMO_SKILLS, OWN
+
+# Gold answer, answer, and whether they are the same: the cases of two public graders' tests, brought to the bare answer
+# that a policy gives here, and our own, of the kinds that graders get wrong.
+CASES = json.loads((Path(__file__).parents[1] / "golden/graded_answers.json").read_text(encoding="utf-8"))
 
 # Right by the public verdict, and refused here.
 REFUSED = {
@@ -36,15 +42,14 @@ def verdict(gold: str, answer: str) -> bool:
         return False
 
 
-@pytest.mark.parametrize(("gold", "answer", "right"), OWN)
+@pytest.mark.parametrize(("gold", "answer", "right"), CASES["own"])
 def test_an_answer_is_read_whole_and_numbers_are_held_by_their_digits(gold, answer, right):
     assert verdict(gold, answer) is right
 
 
-@pytest.mark.parametrize(
-    ("name", "cases"), [pytest.param("math-verify", MATH_VERIFY, marks=pytest.mark.slow), ("nemo-skills", NEMO_SKILLS)]
-)
-def test_the_verdicts_of_public_graders_but_for_those_that_are_listed(name, cases):
+@pytest.mark.parametrize("name", [pytest.param("math-verify", marks=pytest.mark.slow), "nemo-skills"])
+def test_the_verdicts_of_public_graders_but_for_those_that_are_listed(name):
+    cases = CASES[name]
     verdicts = [(gold, answer, right, verdict(gold, answer)) for gold, answer, right in cases]
     accepted = [(gold, answer) for gold, answer, right, given in verdicts if given and not right]
     refused = [(gold, answer) for gold, answer, right, given in verdicts if right and not given]
