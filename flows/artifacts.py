@@ -8,7 +8,6 @@ from html import escape
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from flows.progress_artifact import Live
 from flows.trend_image import image
 from r3l.audit.addresses import line_url
 from r3l.audit.lines import Line
@@ -23,7 +22,7 @@ from r3l.system.pasted import program
 from r3l.system.visible import visible
 
 
-def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> Summary:
+def publish(bench: Workbench, refs: Sequence[StageRef]) -> Summary:
     """Write the artifacts and return the summary. Their descriptions, which lists of artifacts show, have the
     headline."""
     config = bench.config
@@ -31,7 +30,6 @@ def publish(bench: Workbench, refs: Sequence[StageRef], live: Live) -> Summary:
     summary |= {"store": bench.store.root, "stages_committed": len(refs)}
     key, short = artifact_key(config.run, config.branch), summary["no_step"] or in_short(summary)
     figures = [{"figure": name, "value": value} for name, value in figure_rows(summary)]
-    live.end(short)
     create_table_artifact(table=figures, key=f"{key}-figures", description=f"{short} · iteration {bench.iteration}")
     show_page(bench.store, config, summary)
     return summary

@@ -8,8 +8,7 @@ from flows import artifacts
 from flows.cancellation import run_attended, watched_flow
 from flows.placement.placed import PrefectPlacement
 from flows.placement.remote_jobs import check_placement
-from flows.progress_artifact import Live
-from flows.tasks import RUNNER, PrefectRunner, runner
+from flows.tasks import RUNNER, runner
 from r3l.config import Config
 from r3l.config.form import Form
 from r3l.errors import R3LError
@@ -81,15 +80,11 @@ def iteration_of(
     store = Store.open(config.store.root) if checked else preflight.ready(config)
     check_placement(config.placement)
     iteration = the_iteration(config, store)
-    place, stages = PrefectPlacement(), runner()
     with open_iteration(
-        config, store, iteration, progress=progress, runner=stages, placement=place, tools=tools
+        config, store, iteration, progress=progress, runner=runner(), placement=PrefectPlacement(), tools=tools
     ) as bench:
-        live = Live(f"{artifacts.artifact_key(config.run, config.branch)}-progress", iteration, bench.progress)
-        if isinstance(stages, PrefectRunner):
-            stages.tell = live.tell
         refs = run_stages(bench)
-    summary = artifacts.publish(bench, refs, live)
+    summary = artifacts.publish(bench, refs)
     if summary["no_step"]:
         log().warning("%s", summary["no_step"])
     for advice in summary.get("alarms", ()):

@@ -37,10 +37,7 @@ for stage, call in (calls.CALLS | {"evaluations": evaluation.play}).items():
 
 
 class PrefectRunner(Runner):
-    """Every stage is a task run of the flow run that calls it; limits and cancels are the server's. `tell` is called
-    after each stage and shard."""
-
-    tell: Callable[[], None] = staticmethod(lambda: None)
+    """Every stage is a task run of the flow run that calls it; limits and cancels are the server's."""
 
     def call(self, stage: Callable[..., Any], *args: Any) -> Any:
         return result_of(TASKS[stage](*args))
@@ -61,7 +58,6 @@ class PrefectRunner(Runner):
 
     def committed(self, stage: str) -> None:
         server.tell_progress(stage)
-        self.tell()
 
     @contextmanager
     def heeding_cancel(self, end: Callable[[str], None]) -> Iterator[None]:

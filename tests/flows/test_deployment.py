@@ -35,5 +35,5 @@ def test_a_deployment_run_is_an_iteration_and_a_wrong_value_is_refused(tmp_path)
         state = wait("the flow run", RUN_S, server.ended)
         assert state["type"] == "COMPLETED", state
         keys = {one["key"] for one in server.asked("artifacts")}
-        assert {"r3l-small-iteration", "r3l-small-figures", "r3l-small-progress"} <= keys
+        assert {"r3l-small-iteration", "r3l-small-figures"} <= keys
         assert (tmp_path / "store" / "small" / "iteration=00000" / "updates" / "stage.json").is_file()

@@ -66,7 +66,7 @@ def test_a_step_that_was_not_taken_is_said_everywhere(lost) -> None:
         ours = ArtifactFilter(flow_run_id=ArtifactFilterFlowRunId(any_=[state.state_details.flow_run_id]))
         pages = {artifact.key: artifact for artifact in client.read_artifacts(artifact_filter=ours)}
     assert f"**{SAID}**" in pages["r3l-small-iteration"].data  # type: ignore[operator]
-    assert SAID in str(pages["r3l-small-progress"].description)
+    assert SAID in str(pages["r3l-small-iteration"].description)
     reader = Reader(store, ["small"])
     [row] = iterations(reader, Line("small"))
     assert (row["no_step"], row["loss"], row["grad_norm"]) == (SAID, None, None)

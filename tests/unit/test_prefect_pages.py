@@ -4,15 +4,11 @@ own."""
 import base64
 import xml.etree.ElementTree as ElementTree
 
-import httpx
-
-from flows import artifacts, progress_artifact
+from flows import artifacts
 from flows.artifacts import look
-from flows.progress_artifact import how_far
 from flows.trend_image import image
 from r3l.audit.lines import Line
 from r3l.config import Config
-from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log_line
 from r3l.pipeline.summary import summarise
 from r3l.records import Event
@@ -78,41 +74,6 @@ def test_the_form_names_its_sections_plainly():
     titles = {section["title"] for section in Config.model_json_schema()["$defs"].values()}
     assert {"Policy", "Rollout", "Training", "Tracking", "R3L", "ALFWorld"} <= titles
     assert not [title for title in titles if title.endswith("Settings")]
-
-
-def test_how_far_an_iteration_is_by_its_finished_shards():
-    assert how_far({}) == (0.0, "begins")
-    counts = {
-        "shards": {"planned": 4.0},
-        "tasks": {"shards": 1.0},
-        "base": {"shards": 3.0, "planned": 16.0, "done": 12.0, "reward": 3.0},
-        "reflections": {"shards": 1.0},
-    }
-    share, words = how_far(counts)
-    assert share == 5 / (1 + 6 * 4 + 1)  # tasks and update once, six stages of four shards
-    assert words == "base 3 of 4 shards, mean reward 0.19–0.44 · reflections 1 of 4 shards"
-
-
-def test_progress_is_told_seldom_and_a_silent_server_stops_nothing(monkeypatch):
-    told = []
-
-    def update(artifact, percent, description):
-        told.append((artifact, percent, description))
-        if len(told) == 2:
-            raise httpx.ConnectError("the server is away")
-
-    monkeypatch.setattr(progress_artifact, "create_progress_artifact", lambda **fields: fields["key"])
-    monkeypatch.setattr(progress_artifact, "update_progress_artifact", update)
-    now = iter([0.0, 1.0, 10.0, 10.0, 20.0, 20.0, 30.0])
-    monkeypatch.setattr(progress_artifact.time, "monotonic", lambda: next(now))
-    shown = progress_artifact.Live("key", 0, Progress())
-    shown.tell()  # a second after it was made
-    assert told == []
-    shown.tell()
-    shown.tell()
-    shown.end("base 54 %")
-    assert [percent for _, percent, _ in told] == [0.0, 0.0, 100.0]
-    assert told[-1] == ("key", 100.0, "base 54 % · iteration 0")
 
 
 def test_the_page_has_the_headline_its_change_and_the_evaluation(tmp_path):
