@@ -43,9 +43,8 @@ EnvironmentName = Annotated[
     ),
 ]
 Engine = Annotated[str, typer.Option("--engine", help="transformers_local, vllm_server, or a plug-in's")]
-Machine = Annotated[
-    str, typer.Option("--machine", help="preset of a machine: one_gpu, eight_gpus or two_nodes (new run: this one)")
-]
+MACHINES = "preset of a machine: one_gpu, two_nodes, eight_gpus or team_server"
+Machine = Annotated[str, typer.Option("--machine", help=f"{MACHINES} (new run: this one)")]
 Set = Annotated[
     list[str] | None,
     typer.Option("--set", help="a setting, e.g. rollout.tasks=4; may be repeated; the run keeps it from then on"),

@@ -7,14 +7,20 @@ import uvicorn
 from fastapi import FastAPI
 from prefect.server.api.server import create_app
 from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.routing import Mount
 
 from r3l.audit.web.access import HOSTS, RefuseOtherSites
+
+# Pages of Prefect's that answer without a key, and load scripts of other hosts.
+DESCRIPTIONS = {"/docs", "/docs/oauth2-redirect", "/openapi.json", "/redoc"}
 
 
 def guarded_app(origins: Sequence[str], names: Sequence[str] = ()) -> FastAPI:
     """Make Prefect's app, which asks for its key, answering only to the names of this machine and `names`, and to pages
     of `origins`."""
     app = create_app(final=True)
+    for served in (app, *(route.app for route in app.routes if isinstance(route, Mount))):
+        served.router.routes[:] = [one for one in served.routes if getattr(one, "path", "") not in DESCRIPTIONS]
     app.add_middleware(RefuseOtherSites, origins=origins)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS, *names], www_redirect=False)
     return app

@@ -63,7 +63,7 @@ class Task:
     task_id: Annotated[
         str, Column("the task's name in its environment; the same task has the same name in every iteration")
     ]
-    environment: Annotated[str, Column("alfworld, webshop, scienceworld, math or household")]
+    environment: Annotated[str, Column("its kind, e.g. alfworld; of a plug-in its name")]
     split: Annotated[str, Column("train, or the name of a test split")]
     task_type: Annotated[str, Column("the environment's own kind of task, for breakdowns")]
     payload: Annotated[str, Column("JSON: what the environment needs to start the task", dropped_with="all")]

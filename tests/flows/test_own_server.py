@@ -75,6 +75,10 @@ def ended(said: str) -> str:
 def refusals(api: str, auth: tuple[str, ...]) -> None:
     """Everything that a page of another site can try is refused, and nothing is made."""
     assert httpx.get(f"{api}/admin/version").status_code == 401
+    assert httpx.get(f"{api[:-4]}/ui-settings").json()["auth"] == "BASIC", (
+        "the UI learns that it has to ask for the key"
+    )
+    assert all("Prefect REST" not in httpx.get(f"{api[:-4]}/{page}").text for page in ("docs", "redoc", "openapi.json"))
     assert httpx.get(f"{api}/admin/version", auth=("r3l", "wrong")).status_code == 401
     assert httpx.get(f"{api}/admin/version", auth=auth).status_code == 200
     evil = {"Origin": "https://evil.example", "Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "cors"}

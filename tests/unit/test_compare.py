@@ -4,7 +4,9 @@ import math
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli.app import app_of
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.lab.study.compare import Spent, area, first_at, median, plateau, rise, summarise_arm
@@ -48,7 +50,7 @@ def test_every_experiment_plans_in_every_size(path):
         assert {cell.config.rollout.tasks for cell in alike} == {cells[0].config.rollout.tasks}
         assert all(cell.config.evaluation.every == of.evaluate_every for cell in cells)
         assert of.iterations % of.evaluate_every == 0  # the last policy is evaluated
-        lines = plan_lines(experiment, size)
+        lines = plan_lines(experiment, size, cells)
         assert len(lines) == len(cells) + 2
         assert lines[-2].startswith(f"{len(cells)} runs of {of.iterations} iterations")
 
@@ -134,9 +136,20 @@ seconds_per_iteration = 60\ndevices = 4
         ("x.grpo.lr0.001.s2", "a", 1e-3),
         ("x.grpo.s0", "a", 3e-4),
     ]  # the model's own rate has no mark
-    assert (
-        plan_lines(experiment, "laptop")[-1] == "about 0.2 hours one after another, 1 GPU hours (at 60 s an iteration)"
-    )  # 12 minutes x 4
+    lines = plan_lines(experiment, "laptop", experiment.cells("laptop"))
+    assert lines[-1] == "about 0.2 hours one after another, 1 GPU hours (at 60 s an iteration)"  # 12 minutes x 4
+
+
+def test_a_plan_is_of_the_cells_that_are_asked_for():
+    asked = ["compare", "phase", "--plan", "--seeds", "0,3", "--arms", "R3L,GRPO", "--rates", "0.0003"]
+    done = CliRunner().invoke(app_of(["compare"]), asked)
+    *cells, counted, _ = done.output.splitlines()
+    assert done.exit_code == 0
+    assert len(cells) == 4
+    assert all(" seed 0," in line or " seed 3," in line for line in cells)
+    assert counted.startswith("4 runs of ")
+    refused = CliRunner().invoke(app_of(["compare"]), [*asked[:3], "--seeds", "99"])
+    assert "99: this experiment has 0, 1" in str(refused.exception)
 
 
 def test_runs_are_named_by_their_cell():

@@ -8,11 +8,14 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from typer.main import get_command
 from typer.testing import CliRunner
 
 from flows.cli import app as cli
+from flows.cli.options import MACHINES
 from r3l.audit.text.glossary import GLOSSARY
 from r3l.config import compose
+from r3l.config.compose import preset_names
 from r3l.config.machines import load_machine
 from r3l.config.settings_page import page as settings_page
 from r3l.planning.memory import GPU_MEMORY_GB
@@ -44,6 +47,27 @@ def test_commands_parse(page):
             known = words[1:]
             if known[0] in cli.PLACES and not {"COMMAND", "ENV", "KIND", "RUN", "NAME"} & {*known} and "[" not in line:
                 parsed(app, known)
+
+
+def test_help_names_every_machine_and_gpu():
+    plan = {one.name: one.help for one in get_command(cli.app_of(["plan"])).commands["plan"].params}
+    assert plan["machine"] == MACHINES
+    for listed, names in ((MACHINES, preset_names("machines")), (plan["gpu"], GPU_MEMORY_GB)):
+        assert sorted(re.split(", | or ", re.split("[:;]", listed)[1].strip())) == sorted(names)
+
+
+def test_the_cluster_page_counts_the_pods_of_the_manifests():
+    def pods(path: str, bound: str) -> str:
+        return re.search(rf"{bound}Replicas(?:, value)?: (\d+)", (ROOT / "infra" / "k8s" / path).read_text())[1]
+
+    few, one, many = "base/environments.yaml", "one-gpu/kustomization.yaml", "many-gpu/kustomization.yaml"
+    counts = [
+        (pods(few, "min"), pods(few, "max")),
+        (pods(many, "min"), pods(many, "max")),
+        (pods(few, "min"), pods(one, "max")),
+    ]
+    told = "{} to {} pods by their processors' load (`many-gpu` {} to {}, `one-gpu` {} to {})"
+    assert told.format(*(count for pair in counts for count in pair)) in (ROOT / "infra" / "README.md").read_text()
 
 
 def test_the_joins_have_answers(monkeypatch):

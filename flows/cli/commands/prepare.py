@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from flows.cli.options import AsJson, Branch, Engine, EnvironmentName, Machine, Policy, Root, Set
+from flows.cli.options import MACHINES, AsJson, Branch, Engine, EnvironmentName, Machine, Policy, Root, Set
 from flows.cli.screen.console import say, say_json, screen
 from r3l.config import Config, machines
 from r3l.config.compose import DEFAULTS, POLICY
@@ -74,7 +74,7 @@ def plan(
     policy: Annotated[str, typer.Option(help="policy preset, e.g. qwen2.5-7b, or a folder")] = "qwen2.5-1.5b",
     environment: Annotated[str, typer.Option(help="environment preset")] = DEFAULTS["environments"],
     preset: Annotated[str, typer.Option(help="method preset")] = "paper",
-    machine: Annotated[str, typer.Option(help="preset of a machine: one_gpu, eight_gpus or two_nodes")] = "eight_gpus",
+    machine: Annotated[str, typer.Option(help=MACHINES)] = "eight_gpus",
     gpu: Annotated[
         str, typer.Option(help="GPU: l4, rtx4090, l40s, a100, h20, h100 or h200; empty: the machine's own")
     ] = "",

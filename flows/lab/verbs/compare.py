@@ -28,16 +28,17 @@ def compare(
 ) -> None:
     """Run or resume the cells of an experiment, and make its table, plots and page (the flow `r3l-compare`)."""
     from r3l.lab.study.experiment import load_experiment, plan_lines
+    from r3l.lab.study.whole import Only, run_experiment
 
+    only = Only(arms, seeds, rates)
     path = experiment if experiment.endswith(".toml") else str(Path("data/experiments", f"{experiment}.toml"))
     if plan and page:
         raise ConfigError("--plan and --page contradict each other: leave one out")
     if plan:
-        for line in plan_lines(load_experiment(locate(path)), size):
+        asked = load_experiment(locate(path))
+        for line in plan_lines(asked, size, only.of(asked.cells(size))):
             say(line)
         return
-    from r3l.lab.study.whole import Only, run_experiment
-
     if direct or page:
         console = screen(stderr=True)
         say(
@@ -48,7 +49,7 @@ def compare(
                 results,
                 workers,
                 minutes,
-                Only(arms, seeds, rates),
+                only,
                 lambda ended: console.print(str(ended)),
                 page,
             )

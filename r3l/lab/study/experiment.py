@@ -151,9 +151,9 @@ def load_experiment(path: Path) -> Experiment:
         raise ConfigError(f"experiment {path}: {wrong}") from error
 
 
-def plan_lines(experiment: Experiment, size: str) -> list[str]:
-    """Say what a size would run and what it would cost, in lines for people."""
-    of, cells = experiment.sizes[size], experiment.cells(size)
+def plan_lines(experiment: Experiment, size: str, cells: list[Cell]) -> list[str]:
+    """Say what these cells of a size would run and what they would cost, in lines for people."""
+    of = experiment.sizes[size]
     first = cells[0].config
     rollouts = first.rollout.tasks * first.rollout.group_size
     lines = [
