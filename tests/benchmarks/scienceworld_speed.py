@@ -4,15 +4,15 @@ Milliseconds of the processor, of this process and its Java machine together, so
 
 import contextlib
 import json
-import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
+
 from r3l.config.environments import ScienceWorldSettings
 from r3l.environments.scienceworld.java import MACHINES
 from r3l.environments.scienceworld.world import SIMPLIFICATION, ScienceWorldWorld
-from tests.benchmarks.soak import descendants
 
 TYPES = ("find-plant", "boil", "chemistry-mix")
 Measured = dict[str, float]
@@ -21,7 +21,8 @@ Measured = dict[str, float]
 def clock() -> Callable[[], float]:
     """Seconds of the processor so far, of this process and those it has started; not of the threads in which Java
     compiles what is hot."""
-    pids = {os.getpid(), *descendants(os.getpid())}
+    own = psutil.Process()
+    pids = {own.pid, *(child.pid for child in own.children(recursive=True))}
     threads = [
         thread
         for pid in pids
