@@ -18,11 +18,15 @@ from r3l.store.tables.schemas import VERSIONS
 from r3l.system.machine import Machine
 
 
+Number = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # what a column holds
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+
+
 class NamedFile(TypedDict):
     """A file as whoever names it knows it."""
 
     file: str
-    bytes: int
+    bytes: Count
     sha256: str
 
 
@@ -30,7 +34,7 @@ class ManifestPart(NamedFile):
     """The file of one table of a stage. `digest` is that of its rows, `dropped` names the columns that were pruned."""
 
     table: str
-    rows: int
+    rows: Count
     digest: str
     dropped: NotRequired[list[str]]
 
@@ -51,8 +55,8 @@ class Metrics(TypedDict, total=False):
     """What a stage measured: its wall time (null where it was no number), and how many attempts it made and lost."""
 
     seconds: Annotated[float, Field(ge=0, allow_inf_nan=False)] | None
-    attempts: Annotated[int, Field(ge=0)]
-    failed_attempts: Annotated[int, Field(ge=0)]
+    attempts: Count
+    failed_attempts: Count
     max_failed_share: Annotated[float, Field(ge=0, le=1)]
 
 
@@ -60,9 +64,9 @@ class Content(ManifestRef):
     """What a manifest says of its stage. `settings` and `metrics` are the stage's own; `machine` is what
     `r3l.system.machine` tells of the one that committed it (older manifests have none)."""
 
-    schema_version: int
+    schema_version: Count
     code_version: str
-    seed: int
+    seed: Number
     policy: str
     settings: dict[str, Any]
     metrics: Metrics

@@ -68,6 +68,7 @@ MANIFESTS = {
     "a version in text": lambda content: seal(content | {"schema_version": "3"}),
     "no metrics": lambda content: seal(content | {"metrics": None}),
     "seconds in words": lambda content: seal(content | {"metrics": {"seconds": ""}}),
+    "a seed beyond its column": lambda content: seal(content | {"seed": 10**30}),
     "attempts in parts": lambda content: seal(content | {"metrics": {"attempts": 1.5}}),
     "no parts": lambda content: seal(content | {"parts": None}),
     "a part in text": lambda content: seal(content | {"parts": ["part-credit-0.parquet"]}),
