@@ -1,5 +1,5 @@
-"""Whether guidance stayed in what is learned without it: words or ids in a row of a reflection, in a context of a
-distilled trajectory, that no observation and no prompt of its group has.
+"""Whether guidance stayed in what is learned without it: words or ids in a row of a reflection, or ids of the context
+that it guided, in a context of a distilled trajectory, that no observation and no prompt of its group has.
 
 Nothing is made again for this: a fault of the code that takes guidance out would be repeated.
 """
@@ -19,6 +19,7 @@ from r3l.store.stage import Store
 
 Item = TypeVar("Item", int, str)
 GRAM = 8  # words, or ids, in a row
+IDS_ALONE = 16  # ids in a row where no words are known: what an observation repeats of the guidance is mostly shorter
 WORD = re.compile(r"\w+")
 
 
@@ -26,16 +27,16 @@ WORD = re.compile(r"\w+")
 class Grams:
     """What stands in a row in some texts, by their words and by their ids."""
 
+    size: int
     words: set[tuple[str, ...]] = field(default_factory=set)
     ids: set[tuple[int, ...]] = field(default_factory=set)
 
     def add(self, text: str, ids: Sequence[int]) -> None:
-        self.words.update(runs(WORD.findall(unicodedata.normalize("NFKC", text).casefold())))
-        self.ids.update(runs(ids))
+        self.words.update(self.runs(WORD.findall(unicodedata.normalize("NFKC", text).casefold())))
+        self.ids.update(self.runs(ids))
 
-
-def runs(items: Sequence[Item]) -> Iterable[tuple[Item, ...]]:
-    return (tuple(items[at : at + GRAM]) for at in range(len(items) - GRAM + 1))
+    def runs(self, items: Sequence[Item]) -> Iterable[tuple[Item, ...]]:
+        return (tuple(items[at : at + self.size]) for at in range(len(items) - self.size + 1))
 
 
 @dataclass(slots=True)
@@ -48,15 +49,19 @@ class Played:
     reflections: dict[str, Reflection] = field(default_factory=dict)
 
 
-def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat) -> Iterator[tuple[StageKey, str]]:
-    """Yield the distilled trajectories in which some of it is left, each with the first turn and what stands there."""
+def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat | None) -> Iterator[tuple[StageKey, str]]:
+    """Yield the distilled trajectories in which some of it is left, each with the first turn and what stands there.
+    Without a chat format, which knows the words of ids, ids alone are compared."""
     played = read(store, refs)
     for key, attempt in played.distilled:
         reflection = played.reflections.get(attempt.reflection_id or "")
         if reflection is None:
             continue  # its lineage is for another check
-        guidance = Grams()
+        guidance = Grams(GRAM if chat else IDS_ALONE)
         guidance.add(reflection.report or reflection.text, reflection.response_ids)
+        for turn in played.turns[attempt.retry_id or ""]:
+            if turn.turn == attempt.pivot_turn:  # hints and oracles have no ids but here
+                guidance.add("", turn.context_ids)
         for turn in played.turns[attempt.trajectory_id]:
             if left := in_context(turn, guidance, attempt, played, chat):
                 where = f"{attempt.trajectory_id}: the context of turn {turn.turn}"
@@ -67,11 +72,11 @@ def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat) -> I
 def read(store: Store, refs: Iterable[StageRef]) -> Played:
     played = Played()
     for ref in refs:
-        if ref.stage in ("base", "distilled"):
+        if ref.stage in ("base", "retries", "distilled"):
             for attempt in records(store, ref, "trajectories", Trajectory):
                 if attempt.kind == Kind.DISTILLED:
                     played.distilled.append((ref.key, attempt))
-                else:
+                elif attempt.kind == Kind.BASE:
                     played.bases[attempt.group_id].append(attempt.trajectory_id)
             for turn in records(store, ref, "turns", Turn):
                 played.turns[turn.trajectory_id].append(turn)
@@ -80,24 +85,25 @@ def read(store: Store, refs: Iterable[StageRef]) -> Played:
     return played
 
 
-def in_context(turn: Turn, guidance: Grams, attempt: Trajectory, played: Played, chat: ChatFormat) -> str:
+def in_context(turn: Turn, guidance: Grams, attempt: Trajectory, played: Played, chat: ChatFormat | None) -> str:
     """Return what of the guidance the context of a turn has and nothing else explains; empty where all is explained."""
-    shown = Grams()
-    shown.add(chat.text(turn.context_ids), turn.context_ids)
+    shown = Grams(guidance.size)
+    shown.add(chat.text(turn.context_ids) if chat else "", turn.context_ids)
     words, ids = shown.words & guidance.words, shown.ids & guidance.ids
     if not words and not ids:
         return ""
-    explained = Grams()
-    for seen in (*played.turns[attempt.trajectory_id], *base_turns(attempt, played)):
-        explained.add(seen.observation, chat.tokenizer.encode(seen.observation, add_special_tokens=False))
-    for seen in base_turns(attempt, played):
-        explained.add(chat.text(seen.context_ids), seen.context_ids)
+    explained = Grams(guidance.size)
+    for seen in (*played.turns[attempt.trajectory_id], *turns_before(attempt, played)):
+        encoded = chat.tokenizer.encode(seen.observation, add_special_tokens=False) if chat else ()
+        explained.add(seen.observation, encoded)
+    for seen in turns_before(attempt, played):
+        explained.add(chat.text(seen.context_ids) if chat else "", seen.context_ids)
     left = [" ".join(one) for one in sorted(words - explained.words)]
-    left += [chat.text(one) for one in sorted(ids - explained.ids)]
+    left += [chat.text(one) if chat else str(list(one)) for one in sorted(ids - explained.ids)]
     return repr(left[0]) if left else ""
 
 
-def base_turns(attempt: Trajectory, played: Played) -> Iterator[Turn]:
-    """Yield the turns of the bases of an attempt's group, which were played before there was any guidance."""
-    for base in played.bases[attempt.group_id]:
-        yield from played.turns[base]
+def turns_before(attempt: Trajectory, played: Played) -> Iterator[Turn]:
+    """Yield the turns of the bases of an attempt's group, played before there was any guidance, and of its parent."""
+    for id_ in dict.fromkeys((*played.bases[attempt.group_id], attempt.parent_id or "")):
+        yield from played.turns[id_]

@@ -1,6 +1,7 @@
 """`r3l check`, whole: files and invariants first, then whether what was written follows from what was sampled."""
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from r3l.evaluation.leaks import check_leaks
@@ -14,6 +15,7 @@ from r3l.judge.scored import replies_scored
 from r3l.judge.steps import find_false_steps
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
+from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
 from r3l.store.check import Finding, check_run, lies_in
 from r3l.store.index.blocks import Block
@@ -78,28 +80,38 @@ def judge(
     verdict = Verdict(check_run(store, run, None if everything else checked.blocks))
     if checked.blocks and not verdict.findings:
         verdict.findings += check_leaks(store, run)
-    if not quick and checked.blocks and not any(one.check == "files" for one in verdict.findings):
-        judge_places(store, run, checked.blocks, tools, verdict, replies)
+    if checked.blocks and not any(one.check == "files" for one in verdict.findings):
+        judge_places(store, run, checked.blocks, tools, verdict, replies, quick)
     if verdict.sound:
         checked.found_sound()
     return verdict
 
 
 def judge_places(
-    store: Store, run: str, blocks: list[Block], tools: Tools | None, verdict: Verdict, replies: int
+    store: Store, run: str, blocks: list[Block], tools: Tools | None, verdict: Verdict, replies: int, quick: bool
 ) -> None:
     own = Tools() if tools is None else tools
     try:
         lines = Lines(store, run, list(load_manifests(store, [run])))
         for place in lines.places():
             if any(lies_in(place.folder, block.folders) for block in blocks):
-                judge_place(lines, place, own, verdict, replies)
+                judge_place(lines, place, own, verdict, replies, quick)
     finally:
         if tools is None:
             own.close()
 
 
-def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int) -> None:
+def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int, quick: bool) -> None:
+    try:
+        bench = None if quick else made_again(lines, place, tools, verdict, replies)
+        for key, what in guidance_in(lines, place, bench):
+            verdict.findings.append(Finding("guidance", str(key), what))
+    except UNREADABLE as error:
+        verdict.findings.append(Finding("follows", place.folder, f"can't be judged: {in_words(error)}"))
+
+
+def made_again(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int) -> Bench | None:
+    """Make what an iteration has again, and return the bench of its stages; None where its settings are not stored."""
     verdict.stages += len(place.manifests)
 
     def found(key: StageKey, what: str) -> None:
@@ -108,20 +120,16 @@ def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict, repl
     def passed_over(key: StageKey, why: str) -> None:
         verdict.passed_over[str(key)] = why
 
-    checks = [("identity", find_misnamed), ("update", find_false_steps)]
-    try:
-        for check, look in checks:
-            verdict.findings += [Finding(check, str(key_of_manifest(one)), what) for one, what in look(lines, place)]
-        verdict.findings += [Finding("settings", place.folder, what) for what in without_settings(lines, place)]
-        if bench := stages_again(lines, place, tools, found, passed_over):
-            count_made(bench, verdict)
-            for key, what in guidance_in(bench):
-                verdict.findings.append(Finding("guidance", str(key), what))
-        evaluations_again(lines, place, tools, found, passed_over)
-        if replies:
-            verdict.scored += replies_scored(lines, place, found, verdict.unscored.append, replies)
-    except UNREADABLE as error:
-        verdict.findings.append(Finding("follows", place.folder, f"can't be judged: {in_words(error)}"))
+    for check, look in [("identity", find_misnamed), ("update", find_false_steps)]:
+        verdict.findings += [Finding(check, str(key_of_manifest(one)), what) for one, what in look(lines, place)]
+    verdict.findings += [Finding("settings", place.folder, what) for what in without_settings(lines, place)]
+    bench = stages_again(lines, place, tools, found, passed_over)
+    if bench:
+        count_made(bench, verdict)
+    evaluations_again(lines, place, tools, found, passed_over)
+    if replies:
+        verdict.scored += replies_scored(lines, place, found, verdict.unscored.append, replies)
+    return bench
 
 
 def count_made(bench: Bench, verdict: Verdict) -> None:
@@ -131,13 +139,16 @@ def count_made(bench: Bench, verdict: Verdict) -> None:
             verdict.replies += made.tables["turns"].num_rows
 
 
-def guidance_in(bench: Bench) -> Iterator[tuple[StageKey, str]]:
-    """Yield the distilled trajectories that hold guidance; none are looked at where the run's tokenizer is not here."""
-    try:
-        chat = chat_of(bench.store, bench.config, bench.policies.start.digest, ())
-    except NotAtHand:
-        return
-    yield from guidance_left(bench.store, bench.sources(), chat)
+def guidance_in(lines: Lines, place: Place, bench: Bench | None) -> Iterator[tuple[StageKey, str]]:
+    """Yield the distilled trajectories that hold guidance: by words and ids, or by ids alone where no bench knows the
+    run's tokenizer."""
+    chat = None
+    if bench:
+        with suppress(NotAtHand):
+            chat = chat_of(bench.store, bench.config, bench.policies.start.digest, ())
+    here = [one for one in lines.contents if one["iteration"] == place.iteration]
+    refs = [manifests.reference(one) for one in here if one["branch"] in (place.branch, place.origin)]
+    yield from guidance_left(bench.store if bench else lines.store, refs, chat)
 
 
 def without_settings(lines: Lines, place: Place) -> Iterator[str]:

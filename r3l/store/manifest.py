@@ -17,7 +17,6 @@ from r3l.store.layout import StageKey, StageRef
 from r3l.store.tables.schemas import VERSIONS
 from r3l.system.machine import Machine
 
-
 Number = Annotated[int, Field(ge=-(2**63), lt=2**63)]  # what a column holds
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 

@@ -26,10 +26,10 @@ from r3l.environments.household.hints import VAGUE
 from r3l.environments.household.world import HouseholdWorld
 from r3l.errors import ConfigError, EngineError, Interrupted, ServerAway
 from r3l.exploration import stages
+from r3l.judge.verdict import judge
 from r3l.methods import plan, training_rows_stage
 from r3l.pipeline.policies import starting_policy, teacher_of
 from r3l.pipeline.teaching import check_guidance, make_teacher, same_tokens
-from r3l.store.check import check_run
 from r3l.store.genealogy import why
 from r3l.store.stage import Store
 from r3l.training.gradients import RowScores, row_gradient
@@ -153,7 +153,7 @@ def test_every_source_holds_the_invariants(method, settings, tmp_path):
     tables, _ = rehearse(asked)
     store = Store.open(str(tmp_path))
     refs = commit_iteration(store, tables=tables)
-    found = {finding.what for finding in check_run(store, "demo")}
+    found = {finding.what for finding in judge(store, "demo", quick=True).findings}
     # the settings of these stages are empty: that retries under `any` are allowed is said nowhere
     assert found <= (
         {f"a retry row of guidance that the {asked.guidance} wrote"} if "sft_guidance" in settings else set()
@@ -230,14 +230,14 @@ DEFECTS = [
     (by_another_policy, "10_guidance_source", "said to be the policy's own, and written by another"),
     (an_oracle_with_tokens, "10_guidance_source", "written by the oracle, and has tokens or a policy"),
     (a_teacher_without_a_name, "10_guidance_source", "written by a teacher that it does not name"),
-    (told_in_the_open, "1_guidance_absent", "its context holds ids that only the guidance can have brought"),
+    (told_in_the_open, "guidance", "has words of its reflection that no observation has: '["),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("defect", "invariant", "what"), DEFECTS, ids=lambda value: getattr(value, "__name__", ""))
 def test_a_planted_defect_is_found(defect, invariant, what, tmp_path):
-    found = check_run(planted(tmp_path, defect), "sample")
+    found = judge(planted(tmp_path, defect), "sample", quick=True).findings
     assert [one for one in found if one.check == invariant and what in one.what]
 
 

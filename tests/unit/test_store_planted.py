@@ -1,10 +1,10 @@
-"""Defects that leave every file, hash and digest in order: `check_run` finds each in a copy of a real run, and none in
-a copy without."""
+"""Defects that leave every file, hash and digest in order: `r3l check --quick` finds each in a copy of a real run, and
+none in a copy without."""
 
 import pytest
 
+from r3l.judge.verdict import judge
 from r3l.records import observation_hash
-from r3l.store.check import check_run
 from tests.support.planted import Defect, Tables, planted
 
 Stages = dict[str, Tables]
@@ -106,7 +106,7 @@ def deviation_of_other_groups(stages: Stages) -> None:
 
 # The defect, the invariant that finds it, and a part of what it says.
 DEFECTS: list[tuple[Defect, str, str]] = [
-    (reflection_in_both_contexts, "1_guidance_absent", "its context holds ids that only the guidance can have brought"),
+    (reflection_in_both_contexts, "guidance", "has words of its reflection that no observation has: '["),
     (stale_hash, "5_rollback", "its observation is not that of its hash"),
     (no_observation, "5_rollback", "its observation is not that of its hash"),
     (mask_dropped, "8_credit", "masked before turn 0, shared with its pair before"),
@@ -124,7 +124,7 @@ DEFECTS: list[tuple[Defect, str, str]] = [
 
 
 def test_a_copy_without_a_defect_is_sound(tmp_path):
-    assert check_run(planted(tmp_path), "sample") == []
+    assert judge(planted(tmp_path), "sample", quick=True).findings == []
 
 
 @pytest.mark.slow
@@ -132,7 +132,7 @@ def test_a_copy_without_a_defect_is_sound(tmp_path):
 def test_a_planted_defect_is_found(defect, invariant, what, tmp_path):
     found = [
         finding
-        for finding in check_run(planted(tmp_path, defect), "sample")
+        for finding in judge(planted(tmp_path, defect), "sample", quick=True).findings
         if finding.check == invariant and what in finding.what
     ]
     assert found
