@@ -12,6 +12,7 @@ from r3l.store.tables.schemas import TABLES, VOLATILE
 
 # What another version of the code may have changed: rows that were made under another one are not made again.
 OF_THE_CODE = ("code", "prompts", "data", "world", "method_version")
+RETIRED = {"environment.server_goals"}  # settings of earlier versions on which no row depends
 RELATIVE = 1e-9  # what another processor's rounding may change in a mean or a deviation
 SHOWN = 120  # characters of a value
 NAMES = {"reflections": "reflection_id", "training_rows": "row_id", "events": "subject_id", "tasks": "task_id"}
@@ -106,9 +107,9 @@ def settings_differences(
     business of whoever reads an older run."""
     for name, value in stored.items():
         place = f"{path}{name}"
-        if name not in made:
+        if name not in made and place not in RETIRED:
             yield place, f"{shown_text(value)} is stored, the iteration's settings have none"
-        elif isinstance(value, Mapping) and isinstance(made[name], Mapping):
+        elif isinstance(value, Mapping) and isinstance(made.get(name), Mapping):
             yield from settings_differences(value, made[name], f"{place}.")
-        elif not same(value, made[name]):
+        elif name in made and not same(value, made[name]):
             yield place, f"{shown_text(value)} is stored, the iteration's settings say {shown_text(made[name])}"

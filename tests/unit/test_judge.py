@@ -58,6 +58,7 @@ def test_settings_that_came_later_are_no_difference():
     stored = {"method": {"alpha": 3.0, "old": 1}, "seed": 0}
     made = {"method": {"alpha": 5.0, "new": True}, "seed": 0}
     assert [name for name, _ in settings_differences(stored, made)] == ["method.alpha", "method.old"]
+    assert list(settings_differences({"environment": {"server_goals": 9}}, {"environment": {}})) == []
 
 
 def test_a_recorded_engine_answers_what_is_stored_and_ends_as_it_did():
