@@ -68,8 +68,8 @@ class TrainingSettings(Section):
     layout: Literal["trie", "padded", "packed"] = Field(
         "trie",
         description=(
-            "How the rows of a group are laid out. trie: one pass over shared prefixes; padded: one padded batch; "
-            "packed: rows one after another."
+            "How the rows of a group are laid out. trie: shared prefixes once, a path at a time on a CPU, and in one "
+            "pass on a GPU; padded: one padded batch; packed: rows one after another."
         ),
     )
     micro_batch_tokens: int = Field(

@@ -28,7 +28,7 @@ class TrainingMemory:
 
 def training_memory(config: Config, shape: Shape, processes: int) -> TrainingMemory:
     """Count weights as `r3l.training` holds them; activations of the longest path, which is all that a depth-first pass
-    keeps at once."""
+    keeps at once, and what a pass on a GPU comes down to where memory runs out: a row at a time."""
     settings, policy = config.training, config.policy
     width = WIDTHS[settings.dtype]
     weights_in_all, trained_weights = shape.parameters, shape.parameters

@@ -35,7 +35,7 @@ from r3l.training.scoring import OtherScores, Score, score_others
 from r3l.training.shards import Group, Survey, micro_batches, read_groups, survey
 from r3l.training.stepping.minibatches import epochs, split
 from r3l.training.stepping.steps import Plan, Steps, own_groups
-from r3l.training.trie.dense_layouts import choose_layout
+from r3l.training.trie.choice import choose_layout
 from r3l.training.trie.layouts import Layout, Limits, TrieLayout
 
 Emit = Callable[..., None]
@@ -115,7 +115,7 @@ class Update:
     def _choose_layout(self) -> None:
         job = self.job
         self.layout, reason = choose_layout(
-            job.training.layout, load_config(find_base(job.policy.path, job.policy.base_path))
+            job.training.layout, load_config(find_base(job.policy.path, job.policy.base_path)), self.device
         )
         if reason:
             self.events.append(

@@ -19,8 +19,8 @@ from r3l.training.policy import Policy
 from r3l.training.scoring import OtherScores
 from r3l.training.shards import survey
 from r3l.training.trie import products
+from r3l.training.trie.choice import choose_layout
 from r3l.training.trie.decoder import Decoder
-from r3l.training.trie.dense_layouts import choose_layout
 from r3l.training.trie.exactness import check
 from r3l.training.update import Update
 from tests.support.update_world import (
@@ -83,7 +83,14 @@ def naive_loss(model: Any, records: list[dict[str, Any]], groups: int, other: An
 
 
 def trie_gradient(
-    model: Any, records: list[dict[str, Any]], groups: int, other: Any, reference: Any, tmp: Any, **training: Any
+    model: Any,
+    records: list[dict[str, Any]],
+    groups: int,
+    other: Any,
+    reference: Any,
+    tmp: Any,
+    layout_of: str = "cpu",
+    **training: Any,
 ) -> tuple[torch.Tensor, Measures]:
     """The job's own path from rows to the parameters' gradients."""
     file = write_rows(tmp / "rows.parquet", records)
@@ -105,7 +112,7 @@ def trie_gradient(
     found = survey([file], "start")
     policy = Policy(model, Decoder(model), False, [])
     update = Update(job, Ranks(), lambda event, **fields: None)
-    update.layout, _ = choose_layout(job.training.layout, model.config)
+    update.layout, _ = choose_layout(job.training.layout, model.config, torch.device(layout_of))
     measures = update.gradients(policy, found.groups, others, Denominators(groups, found.tokens))
     return gradient_vector(model), measures
 
@@ -206,6 +213,10 @@ def test_lora_gradients_on_the_trie_agree_with_separate_sequences(targets: list[
         {"layout": "packed"},
         {"layout": "padded", "micro_batch_tokens": 64},
         {"layout": "packed", "micro_batch_tokens": 64},
+        {"layout": "packed", "checkpoint_segments": True},
+        {"layout_of": "cuda"},
+        {"layout_of": "cuda", "micro_batch_tokens": 64},
+        {"layout_of": "cuda", "checkpoint_segments": True},
     ],
 )
 def test_limits_and_layouts_change_nothing(training: dict[str, Any], tmp_path: Any) -> None:
@@ -232,10 +243,10 @@ def test_products_by_onednn_leave_the_gradient_as_it_is(
 
 def test_linear_attention_falls_back_to_padded_rows_and_says_so(tmp_path: Any) -> None:
     config = Qwen3NextConfig(num_hidden_layers=2, layer_types=["linear_attention", "full_attention"])
-    layout, reason = choose_layout("trie", config)
+    layout, reason = choose_layout("trie", config, torch.device("cpu"))
     assert type(layout).__name__ == "PaddedLayout"
     assert reason.startswith("layer 0 keeps a ")
-    assert choose_layout("trie", tiny_model().config)[1] == ""
+    assert choose_layout("trie", tiny_model().config, torch.device("cpu"))[1] == ""
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen2", "qwen3", "mistral"])

@@ -5,10 +5,12 @@ Shapes: L = tokens of the segment, H = hidden width; keys and values are [1, hea
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 from transformers.cache_utils import Cache, CacheLayerMixin, DynamicCache
 
 from r3l.errors import TrainingError
@@ -93,13 +95,12 @@ class Decoder:
         if self.device.type != "cpu" or before != "sdpa" or config.model_type not in FAMILIES or any(self.sliding):
             yield
             return
-        self.model.set_attn_implementation(NAME)
         self.folds_paths = True
         try:
-            yield
+            with self.attending(NAME):
+                yield
         finally:
             self.folds_paths = False
-            self.model.set_attn_implementation(before)
 
     @contextmanager
     def in_float32(self, held: torch.dtype) -> Iterator[None]:
@@ -132,6 +133,30 @@ class Decoder:
             self.dtype = before
             for hook in hooks:
                 hook.remove()
+
+    @contextmanager
+    def attending(self, name: str) -> Iterator[None]:
+        """Take the attention `name`; empty: leave it as it is."""
+        before = self.model.config._attn_implementation
+        self.model.set_attn_implementation(name or before)
+        try:
+            yield
+        finally:
+            self.model.set_attn_implementation(before)
+
+    @contextmanager
+    def recomputing(self) -> Iterator[None]:
+        """Keep the input of each layer alone of what is run, and run the layer again on the way back."""
+        count = self.model.config.num_hidden_layers
+        lists = (part for part in self.body.modules() if isinstance(part, torch.nn.ModuleList))
+        layers = next(part for part in lists if len(part) == count)
+        for layer in layers:
+            layer.forward = partial(checkpoint, layer.forward, use_reentrant=False)
+        try:
+            yield
+        finally:
+            for layer in layers:
+                del layer.forward
 
     def begin(self) -> None:
         """Begin a step. Called before its first backward."""

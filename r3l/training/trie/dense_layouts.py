@@ -6,6 +6,7 @@ packed   one after the other in a single sequence, each attending to itself alon
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -19,8 +20,7 @@ from r3l.errors import TrainingError
 from r3l.training.rows import UpdateRow
 from r3l.training.trie.chunked_logprobs import token_logprobs, weighted_logprobs
 from r3l.training.trie.decoder import Decoder
-from r3l.training.trie.exactness import why_not_exact
-from r3l.training.trie.layouts import Layout, Limits, Pass, TrieLayout
+from r3l.training.trie.layouts import Limits, Pass
 
 Floats = NDArray[np.float64]
 
@@ -29,49 +29,58 @@ class DenseLayout(ABC):
     """Subclasses say how rows are batched and how a batch is run; each row's last token is only predicted, never
     read."""
 
+    attention = ""  # its name in transformers; empty: the model's own
+
     @abstractmethod
     def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
         """Group indices of rows that are run together, up to `tokens` tokens per batch."""
 
     @abstractmethod
     def hidden(self, decoder: Decoder, rows: Sequence[UpdateRow]) -> tuple[Tensor, list[NDArray[np.int64]], int]:
-        """Run a batch: (hidden states [tokens, H], of each row the places of its tokens in them, tokens computed)."""
+        """Run a batch: (hidden states [tokens, H], of each row the places of its tokens in them, tokens computed).
+        Rows may share places."""
 
     def score(self, decoder: Decoder, rows: Sequence[UpdateRow], limits: Limits) -> Pass:
-        with torch.no_grad():
+        with torch.no_grad(), decoder.attending(self.attention):
             return self._run(decoder, rows, None, limits)
 
     def backward(
         self, decoder: Decoder, rows: Sequence[UpdateRow], gradients: Sequence[Floats], limits: Limits
     ) -> Pass:
-        return self._run(decoder, rows, gradients, limits)
+        with decoder.attending(self.attention):  # until the way back is done: it may run layers again
+            return self._run(decoder, rows, gradients, limits)
 
     def _run(
         self, decoder: Decoder, rows: Sequence[UpdateRow], gradients: Sequence[Floats] | None, limits: Limits
     ) -> Pass:
         logps, entropies = [np.zeros(0)] * len(rows), [np.zeros(0)] * len(rows)
+        recomputes = limits.recompute and gradients is not None
         tokens_computed = 0
         for batch in self.batches(rows, limits.micro_batch_tokens):
             batch_rows = [rows[i] for i in batch]
-            states, places, tokens = self.hidden(decoder, batch_rows)
-            # the state at a position predicts the token after it
-            sources = torch.from_numpy(
-                np.concatenate([place[row.positions - 1] for place, row in zip(places, batch_rows, strict=True)])
+            with decoder.recomputing() if recomputes else nullcontext():
+                states, places, tokens = self.hidden(decoder, batch_rows)
+            # the state at a position predicts the token after it; what rows share is predicted once
+            pairs = np.stack(
+                [
+                    np.concatenate([place[row.positions - 1] for place, row in zip(places, batch_rows, strict=True)]),
+                    np.concatenate([row.token_ids[row.positions] for row in batch_rows]).astype(np.int64),
+                ]
             )
-            targets = torch.from_numpy(
-                np.concatenate([row.token_ids[row.positions] for row in batch_rows]).astype(np.int64)
-            )
-            read, targets = states[sources.to(states.device)], targets.to(states.device)
+            distinct, back = np.unique(pairs, axis=1, return_inverse=True)
+            sources, targets = torch.from_numpy(distinct).to(states.device)
+            read = states[sources]
             if gradients is None:
                 logp, entropy = token_logprobs(read, decoder.head, targets, limits.logits_chunk)
             else:
-                slopes = torch.from_numpy(np.concatenate([gradients[i] for i in batch])).to(states.device)
+                sums = np.bincount(back, np.concatenate([gradients[i] for i in batch]), distinct.shape[1])
+                slopes = torch.from_numpy(sums).to(states.device)
                 value, logp, entropy = weighted_logprobs(read, decoder.head, targets, slopes, limits.logits_chunk)
                 value.backward()
             # the batch's tokens came back as one array: cut it into rows again
             ends = np.cumsum([len(row.positions) for row in batch_rows])[:-1]
             for by_row, values in ((logps, logp), (entropies, entropy)):
-                for i, part in zip(batch, np.split(values.detach().double().cpu().numpy(), ends), strict=True):
+                for i, part in zip(batch, np.split(values.detach().double().cpu().numpy()[back], ends), strict=True):
                     by_row[i] = part
             tokens_computed += tokens
         return Pass(logps, entropies, tokens_computed)
@@ -114,6 +123,8 @@ class PackedLayout(DenseLayout):
     """Batches of rows in their order, as many as fit into the micro-batch, without padding; a prefix is computed as
     often as it occurs."""
 
+    attention = "r3l_packed_rows"
+
     def batches(self, rows: Sequence[UpdateRow], tokens: int) -> Iterator[list[int]]:
         batch: list[int] = []
         batch_tokens = 0
@@ -133,28 +144,14 @@ class PackedLayout(DenseLayout):
         ids = torch.from_numpy(np.concatenate([row.token_ids[:-1] for row in rows]).astype(np.int64)).to(decoder.device)
         positions = torch.cat([torch.arange(length) for length in lengths]).to(decoder.device)
         # row lengths reach the attention as an option: a mask [tokens, tokens] would be larger than the model
-        before = decoder.model.config._attn_implementation
-        decoder.model.set_attn_implementation(ROW_ATTENTION)
         with decoder.precision():
             out = decoder.body(input_ids=ids[None], position_ids=positions[None], use_cache=False, row_lengths=lengths)
-        decoder.model.set_attn_implementation(before)
         starts = np.cumsum([0, *lengths[:-1]])
         return (
             decoder.narrow(out.last_hidden_state[0]),
             [s + np.arange(n) for s, n in zip(starts, lengths, strict=True)],
             len(ids),
         )
-
-
-def choose_layout(name: str, config: Any) -> tuple[Layout, str]:
-    """Choose (the layout of a setting, why not the trie): padded rows stand in where a trie would not be exact for this
-    model."""
-    reason = why_not_exact(config) if name == "trie" else ""
-    return LAYOUTS["padded" if reason else name](), reason
-
-
-LAYOUTS: dict[str, type[Layout]] = {"trie": TrieLayout, "padded": PaddedLayout, "packed": PackedLayout}
-ROW_ATTENTION = "r3l_packed_rows"
 
 
 def _row_attention(
@@ -172,4 +169,4 @@ def _row_attention(
     return torch.cat([sdpa_attention_forward(module, q, k, v, None, **options)[0] for q, k, v in parts], 1), None
 
 
-AttentionInterface.register(ROW_ATTENTION, _row_attention)
+AttentionInterface.register(PackedLayout.attention, _row_attention)

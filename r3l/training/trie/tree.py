@@ -94,7 +94,7 @@ def _longest(sequences: Sequence[NDArray[np.integer]]) -> tuple[list[Ints], list
     return rows[::-1], [(len(rows) - 1 - row, length) if length else (0, 0) for row, length in members]
 
 
-def common_prefix(a: Ints, b: Ints) -> int:
+def common_prefix(a: NDArray[np.integer], b: NDArray[np.integer]) -> int:
     """Count the tokens of the longest common prefix."""
     n = min(len(a), len(b))
     differ = a[:n] != b[:n]
