@@ -100,13 +100,15 @@ def test_an_experiment_whose_page_could_not_be_made_is_refused_before_its_runs(t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("workers", [0, 2])
-def test_an_experiment_from_its_file_to_its_page(tmp_path: Path, workers: int):
+def test_an_experiment_from_its_file_to_its_page(tmp_path: Path, workers: int, monkeypatch):
+    monkeypatch.setattr("r3l.lab.study.whole.agreement", lambda store, run, file: f"{run} beside {file.parent.name}")
     path, store, results = tmp_path / "tiny.toml", tmp_path / "store", tmp_path / "results"
     path.write_text(FILE)
     ended = []
     page = run_experiment(str(path), "laptop", str(store), str(results), workers, 0, Only(), ended.append)
     assert sorted(one.cell.arm.name for one in ended) == ["GRPO", "R3L"]
     assert all(one.whole and not one.error for one in ended)
+    assert all(str(one).endswith(f"; {one.cell.config.run} beside tiny-laptop") for one in ended)
     assert "| GRPO | 16 |" in page  # 2 iterations x 2 tasks x N = 4
     assert "| R3L | 8 |" in page
     assert (results / "tiny-laptop.md").read_text() == page

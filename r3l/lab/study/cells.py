@@ -27,12 +27,13 @@ class Ended:
     of: int
     left_s: float
     error: str = ""
+    again: str = ""  # how far it agrees with a kept run
 
     def __str__(self) -> str:
         how = self.error or ("done" if self.whole else "out of time: goes on next time")
         return (
             f"run {self.number} of {self.of}, {self.cell.config.run}: {how}, {self.seconds:.0f} s; about "
-            f"{self.left_s / 60:.0f} min left"
+            f"{self.left_s / 60:.0f} min left{self.again and f'; {self.again}'}"
         )
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
 from r3l.errors import ConfigError
+from r3l.lab.study.again import STAGES, agreement
 from r3l.lab.study.cells import Ended, run_cells
 from r3l.lab.study.experiment import Cell, load_experiment
 from r3l.lab.study.kept import kept_results, with_shared_runs
@@ -41,6 +44,7 @@ def run_experiment(
     statistics()  # what the page needs is missed before the runs, not after them
     wanted_cells = only.of(experiment.cells(size))
     file = file_of(locate(results), experiment, size)
+    stages_file = locate(Path("data/results", file.stem, STAGES))  # those that ship, wherever the results go
     past_results = with_shared_runs(kept_results(file), file.parent, experiment, size)
     results_before = read_results(experiment, size, run_store, past_results)
     open_runs = set(results_before.unfinished)
@@ -58,7 +62,8 @@ def run_experiment(
             if cell.config.run in results_before.policies
         },
     ):
-        on_ended(ended)
+        run = ended.cell.config.run
+        on_ended(replace(ended, again=agreement(run_store, run, stages_file) if ended.whole else ""))
     results_now = read_results(experiment, size, run_store, past_results) if missing_cells else results_before
     write_results(locate(results), results_now)
     return page(results_now)

@@ -8,7 +8,8 @@ RERUN = (
     "**How far a rerun agrees.** These runs were sampled when the last digits of a reply still depended on the others in its batch. "
     "Run again, one draws the same tasks and random numbers, and agrees until a last digit decides a token; from there on it differs "
     "as a run of another seed does. Runs of the present code come out again bit for bit on the same kind of machine "
-    "([what can be relied on](../README.md#what-can-be-relied-on)), and `r3l bisect` finds where two part."
+    "([what can be relied on](../README.md#what-can-be-relied-on)): `r3l compare` says so of two runs of `phase` whose stages are "
+    "[kept](phase-laptop/stages.json), and `r3l bisect` finds where two part."
 )
 
 
