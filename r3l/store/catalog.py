@@ -20,7 +20,7 @@ from r3l.store import manifest as manifests
 from r3l.store.index.blocks import index_run
 from r3l.store.index.bundles import bundled
 from r3l.store.index.contents import STAGES_SCHEMA, Contents, contents_of, place
-from r3l.store.index.scans import address, quoted, union
+from r3l.store.index.scans import address, pattern_of, quoted, union
 from r3l.store.layout import NAME, key_of
 from r3l.store.manifest import Manifest
 from r3l.store.metrics import expressions, select_lists
@@ -158,8 +158,9 @@ def open_connection(
     if left_out:
         connection.executemany("INSERT INTO left_out VALUES (?, ?)", list(left_out.items()))
     tables, parts = tables_in(only), (*contents.own, *contents.taken_over)
-    seen = {address(part, store.files.url("")) for part in parts if part.table in tables}
-    connection.execute("CREATE TABLE files AS SELECT unnest($1::VARCHAR[]) AS path", [sorted(seen)])
+    paths = {address(part, store.files.url("")) for part in parts if part.table in tables}
+    # what a connection for users may open, once it is locked; DuckDB asks for both
+    connection.execute("SET allowed_paths = ?", [sorted({*paths, *map(pattern_of, paths)})])
     return connection
 
 

@@ -9,7 +9,6 @@ import pyarrow as pa
 
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
-from r3l.store.index.scans import pattern_of
 from r3l.store.stage import Store
 
 LOCKED = (
@@ -42,9 +41,6 @@ def connect_for_users(
     """Open a connection for SQL of users. It opens only the files of the views, and its settings are locked. What is
     `asked` for (branch, verify, question), and the runs: as in `connect`."""
     connection = connect(store, runs, **asked)
-    files = connection.execute("SELECT path FROM files").fetchall()
-    paths = {name for (path,) in files for name in (path, pattern_of(path))}  # DuckDB asks for both
-    connection.execute("SET allowed_paths = ?", [sorted(paths)])
     connection.execute("SET memory_limit = ?", [memory])
     lock(connection)
     return connection

@@ -32,7 +32,7 @@ def store(tmp_path, monkeypatch) -> Store:
 
 
 def files_of(connection: duckdb.DuckDBPyConnection) -> list[str]:
-    return [path for (path,) in connection.execute("FROM files").fetchall()]
+    return [path for (path,) in connection.execute("SELECT unnest(current_setting('allowed_paths'))").fetchall()]
 
 
 def asked(store: Store, question: str = BASES, **how) -> tuple[list[tuple], list[str]]:
