@@ -61,7 +61,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--toy", action="store_true")
+    parser.add_argument("--page", type=Path, help="measure nothing: write the figures of --out into this page")
     options = parser.parse_args()
+    if options.page:
+        options.page.write_text(with_figures(options.page.read_text(), json.loads(options.out.read_text())))
+        return
     device = "cuda" if torch.cuda.is_available() else "cpu"
     if device == "cpu" and not options.toy:
         parser.error("torch sees no GPU: --toy takes small shapes on the CPU")
@@ -210,6 +214,39 @@ def engine_of(shape: Shape, folder: Path, device: str) -> dict[str, Any]:
         "same_reply_alone": alone.token_ids == replies[0].token_ids,
         "ok": sampled == 32 * count and gap < 0.05,
     }
+
+
+BEGIN, END = "<!-- begin: python -m tests.benchmarks.gpu_check --page -->", "<!-- end of the GPU's -->"
+
+
+def with_figures(page: str, report: dict[str, Any]) -> str:
+    """Put a report's table between the page's marks."""
+    before, _, rest = page.partition(BEGIN)
+    return before + BEGIN + "\n\n" + table_of(report) + "\n\n" + END + rest.partition(END)[2]
+
+
+def table_of(report: dict[str, Any]) -> str:
+    figures = report["figures"]
+    lines = [
+        f"{report['device']}, torch {report['torch']}.",
+        "",
+        "| pass forward and backward | seconds | tokens computed | of the card's arithmetic | memory, GB | planned |",
+        "|---|---|---|---|---|---|",
+    ]
+    for name, one in figures.items():
+        if name.startswith("pass of "):
+            cells = (one["seconds"], one["computed"], one.get("share_of_the_card"), one.get("peak_gb"))
+            seconds, computed, share, peak = (0 if cell is None else cell for cell in cells)
+            what, planned = name.removeprefix("pass of "), one.get("planned_gb", 0)
+            lines.append(f"| {what} | {seconds:.3f} | {computed:,} | {share:.0%} | {peak:.1f} | {planned:.1f} |")
+    errors = [one["relative_error"] for name, one in figures.items() if name.startswith("update equal")]
+    engines = [
+        f"{name}: {one['sampled_tokens_per_second']:.0f} sampled tokens a second"
+        for name, one in figures.items()
+        if name.startswith("engine of ")
+    ]
+    equal = f"A step in bfloat16 lies within {max(errors):.1%} of the CPU's, in norm (full weights and LoRA)."
+    return "\n".join([*lines, "", f"{equal} Embedded {', '.join(engines)}, 32 replies side by side."])
 
 
 def random_decoder(shape: Shape, device: str) -> Decoder:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from r3l.planning.shapes import PAPER
-from tests.benchmarks.gpu_check import SHAPES, Taken, random_decoder
+from tests.benchmarks.gpu_check import SHAPES, Taken, random_decoder, with_figures
 from tests.benchmarks.gpu_check import TOY as TOYS
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +38,13 @@ def test_a_figure_that_fails_is_written_and_the_next_is_taken(tmp_path):
     assert figures["broken"]["error"] == "ZeroDivisionError: division by zero"
     assert figures["fine"]["seconds"] == 1.0
     assert taken.failed
+
+
+def test_the_page_has_the_stored_figures():
+    page, report = ROOT / "data/PERFORMANCE.md", ROOT / "tests/benchmarks/gpu-h200.json"
+    text = page.read_text()
+    assert with_figures(text, json.loads(report.read_text())) == text
+    assert "| 7B, trie in one pass | 0.602 | 5,445 | 42% | 56.4 | 63.7 |" in text
 
 
 @pytest.mark.slow
