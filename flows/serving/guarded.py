@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import uvicorn
 from fastapi import FastAPI
 from prefect.server.api.server import create_app
+from starlette.applications import Starlette
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Mount
 
@@ -19,7 +20,8 @@ def guarded_app(origins: Sequence[str], names: Sequence[str] = ()) -> FastAPI:
     """Make Prefect's app, which asks for its key, answering only to the names of this machine and `names`, and to pages
     of `origins`."""
     app = create_app(final=True)
-    for served in (app, *(route.app for route in app.routes if isinstance(route, Mount))):
+    mounted = [route.app for route in app.routes if isinstance(route, Mount)]
+    for served in (app, *(one for one in mounted if isinstance(one, Starlette))):
         served.router.routes[:] = [one for one in served.routes if getattr(one, "path", "") not in DESCRIPTIONS]
     app.add_middleware(RefuseOtherSites, origins=origins)
     app.add_middleware(TrustedHostMiddleware, allowed_hosts=[*HOSTS, *names], www_redirect=False)
