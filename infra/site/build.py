@@ -136,6 +136,7 @@ def build(folder: Path) -> Path:
     for name, made in {"verbs": verbs(), "presets": presets(), "python": python()}.items():
         (folder / "pages" / "reference" / f"{name}.md").write_text(made, encoding="utf-8")
     shutil.copyfile(CONFIG, folder / CONFIG.name)
+    shutil.copyfile(CONFIG.with_name("site.css"), folder / "pages" / "site.css")
     subprocess.run([ZENSICAL, "build", "--strict", "--clean"], cwd=folder, check=True)
     return folder / "html" / "index.html"
 
