@@ -71,7 +71,6 @@ def connect(
     branch: str = "",
     verify: bool = False,
     question: str = "",
-    newest: int | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Open an in-memory connection with every view over these runs (None: all), after verifying their files.
 
@@ -81,13 +80,12 @@ def connect(
         branch: the line of each run that the views show; schema `lines` has all of them.
         verify: look at the bytes of every file, though they were seen on this machine before.
         question: make the views that this SQL needs and no others, where it names any; empty: all of them.
-        newest: show this many newest iterations of each run and branch (None: all); the files of others aren't opened.
 
     Raises:
         StoreError: nothing of the only run that was asked for is sound.
     """
     only = names_needed(question)
-    everything, left_out = gather(store, runs, verify, stages_read(only) if newest is None else None, newest)
+    everything, left_out = gather(store, runs, verify, stages_read(only))
     if not verify:
         everything = bundled(store, everything, tables_in(only), make=only != ALL)
     return open_connection(store, everything, branch, left_out, only)
@@ -100,15 +98,15 @@ def gather(
     stages: frozenset[str] | None = None,
     newest: int | None = None,
 ) -> tuple[Contents, dict[str, str]]:
-    """Return what these runs hold, and run -> why it, or some of it, is left out. Arguments and errors as of
-    `connect`."""
+    """Return what these runs hold, and run -> why it, or some of it, is left out. Arguments and errors as of `connect`;
+    `newest`: of earlier blocks than these newest iterations lie in, nothing is read."""
     everything, left_out = Contents(), dict[str, str]()
     for run in named_runs(store) if runs is None else runs:
         try:
             index = index_run(store, run, verify, stages, newest)
             if index.damage:
                 left_out[run] = partly(index.damage)
-            everything.add(index.contents if newest is None else index.contents.newest(newest))
+            everything.add(index.contents)
         except DAMAGE as error:
             if runs is not None and len(runs) == 1:
                 raise StoreError(f"run {run}: {reason(error)}") from error

@@ -16,6 +16,7 @@ from flows.cli import app
 from r3l.audit import terminal
 from r3l.audit.reader import Reader
 from r3l.store.catalog import ALL, MACROS, connect, names_needed
+from r3l.store.index import blocks
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, iteration_tables
 
@@ -85,7 +86,8 @@ def opened(root: str, newest: int | None) -> set[str]:
         reader.close()
 
 
-def test_status_opens_two_iterations_however_long_the_run_is_and_says_the_same(root, monkeypatch):
+def test_status_opens_its_newest_blocks_however_long_the_run_is_and_says_the_same(root, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 1)
     assert len(opened(root, None)) == 4
     assert opened(root, terminal.SHOWN) == {"iteration=00002", "iteration=00003"}
     said = printed(root)

@@ -108,7 +108,7 @@ def blocks_of(store: Store, run: str, newest: int | None = None) -> Iterator[Blo
             folders.setdefault(int(match[1]) // BLOCK, []).append(f"{run}/{name}")
         elif name != "policies":
             others.append(f"{run}/{name}")
-    first = 0 if newest is None else (max(folders, default=0) * BLOCK - newest) // BLOCK
+    first = 0 if newest is None else (max(folders, default=0) * BLOCK - newest + 1) // BLOCK
     yield from (
         Block(str(number), folders[number], []) for number in sorted(folders) if newest is None or number >= first
     )

@@ -95,19 +95,6 @@ class Contents:
         own, taken_over = ([part for part in parts if part.stage in stages] for parts in (self.own, self.taken_over))
         return replace(self, own=own, taken_over=taken_over)
 
-    def newest(self, count: int) -> Contents:
-        """Keep the contents of the newest iterations alone, `count` of each run and branch."""
-        first: dict[tuple[str, str], int] = {}
-        for rows in (self.stages, self.seen):
-            for run, branch, iteration in zip(rows["run"], rows["branch"], rows["iteration"], strict=True):
-                first[run, branch] = max(first.get((run, branch), iteration - count + 1), iteration - count + 1)
-        return Contents(
-            newest_rows(self.stages, first),
-            newest_rows(self.seen, first),
-            [part for part in self.own if part.iteration >= first[part.line]],
-            [part for part in self.taken_over if part.iteration >= first[part.line]],
-        )
-
 
 def contents_of(stages: Iterable[Manifest], beside: Collection[str] = ()) -> Contents:
     """Return the contents of these manifests. Those in the folders `beside` are there for what branches took over."""
@@ -118,13 +105,6 @@ def contents_of(stages: Iterable[Manifest], beside: Collection[str] = ()) -> Con
     taken_over = [part for branch, manifest in seen for part in parts_of(manifest, branch)]
     others = [stage_row(manifest) | {"branch": branch} for branch, manifest in seen]
     return Contents(columns([stage_row(manifest) for manifest in owned]), columns(others), own, taken_over)
-
-
-def newest_rows(rows: dict[str, list[Any]], first: dict[tuple[str, str], int]) -> dict[str, list[Any]]:
-    """Keep the rows of each line from its first iteration of these on."""
-    places = zip(rows["run"], rows["branch"], rows["iteration"], strict=True)
-    row_numbers = [number for number, (run, branch, iteration) in enumerate(places) if iteration >= first[run, branch]]
-    return {name: [column[number] for number in row_numbers] for name, column in rows.items()}
 
 
 def columns(rows: Sequence[dict[str, Any]]) -> dict[str, list[Any]]:
