@@ -1,4 +1,4 @@
-"""The update on a GPU: the gradient of the CPU, whole jobs in bfloat16, and recovery from a full device."""
+"""The update on a GPU: the gradient of the CPU, whole jobs in bfloat16, and layers run again."""
 
 import json
 from pathlib import Path
