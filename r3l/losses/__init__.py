@@ -1,8 +1,20 @@
 """Losses of one row, as pure functions of its log-probabilities: no config, no IO. A row's `objective` is a key of
 LOSSES."""
 
+from r3l.losses.balance import Bounds, candidates, choose_bounds, masses
 from r3l.losses.kl_penalty import ESTIMATORS, kl_penalty
 from r3l.losses.objectives import LOSSES, Objective, RowLoss
 from r3l.losses.off_policy_mask import off_policy
 
-__all__ = ["ESTIMATORS", "LOSSES", "Objective", "RowLoss", "kl_penalty", "off_policy"]
+__all__ = [
+    "ESTIMATORS",
+    "LOSSES",
+    "Bounds",
+    "Objective",
+    "RowLoss",
+    "candidates",
+    "choose_bounds",
+    "kl_penalty",
+    "masses",
+    "off_policy",
+]

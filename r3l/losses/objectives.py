@@ -38,12 +38,14 @@ class Objective:
 
     `straight`: the gradient dL/dlogp does not depend on logp, so no scoring pass is needed.
     `uses_advantage`: a row of advantage 0 has no gradient and is left out.
+    `balances`: its clip bounds are chosen for the whole batch (r3l/losses/balance.py).
     """
 
     loss: Loss
     straight: bool = False
     uses_ratio: bool = False
     uses_advantage: bool = True
+    balances: bool = False
 
 
 def policy_gradient(logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor) -> RowLoss:
@@ -90,6 +92,21 @@ def cispo(
     )
 
 
+def balanced_ratio(
+    logp_T: Tensor,
+    old_T: Tensor,
+    advantage: Advantage,
+    weights_T: Tensor,
+    *,
+    clip_low: float,
+    clip_high: float,
+    **search: float,
+) -> RowLoss:
+    """Compute BAPO's loss: PPO's clipped surrogate between bounds that `search`, the other arguments of
+    `balance.candidates`, has moved for the whole batch. Until it has, they stand where the search begins."""
+    return clipped_ratio(logp_T, old_T, advantage, weights_T, clip_low=clip_low, clip_high=clip_high)
+
+
 def sequence_ratio(
     logp_T: Tensor, old_T: Tensor, advantage: Advantage, weights_T: Tensor, *, clip_low: float, clip_high: float
 ) -> RowLoss:
@@ -124,6 +141,7 @@ LOSSES: dict[str, Objective] = {
     "cross_entropy": Objective(cross_entropy, straight=True, uses_advantage=False),
     "clipped_ratio": Objective(clipped_ratio, uses_ratio=True),
     "cispo": Objective(cispo, uses_ratio=True),
+    "balanced_ratio": Objective(balanced_ratio, uses_ratio=True, balances=True),
     "sequence_ratio": Objective(sequence_ratio, uses_ratio=True),
     "shaped_ratio": Objective(shaped_ratio),
 }

@@ -7,6 +7,7 @@ from typing import Any
 from r3l import plugins
 from r3l.config.methods import AnyMethod
 from r3l.errors import ConfigError
+from r3l.methods.bapo import BAPO
 from r3l.methods.base import UNCOUNTED, Memory, Method
 from r3l.methods.dapo import DAPO
 from r3l.methods.grpo import GRPO
@@ -34,6 +35,7 @@ METHODS: dict[str, Method[Any]] = {
     "opmd": OPMD(),
     "gspo": GSPO(),
     "dapo": DAPO(),
+    "bapo": BAPO(),
     "reflect_grpo": ReflectGRPO(),
     "critique_grpo": CritiqueGRPO(),
     "ngrpo": NGRPO(),

@@ -41,6 +41,7 @@ def report(
     has_step = number >= 0
     nan_columns = {} if has_step else dict.fromkeys(OF_A_STEP, math.nan)
     is_start = starts(job) and number <= 0  # the KL to itself is 0, unseen
+    bounds = next((others.bounds[search] for search in sorted(others.bounds)), None)
     return {
         "iteration": job.iteration,
         "step": job.step + number,
@@ -73,8 +74,8 @@ def report(
         "drift": None,
         "step_share": None,
         "drift_tokens": 0,
-        "clip_low": None,
-        "clip_high": None,
+        "clip_low": bounds.clip_low if bounds else None,
+        "clip_high": bounds.clip_high if bounds else None,
     } | nan_columns
 
 

@@ -32,6 +32,7 @@ COPIED = (
     "advantage",
     "behaviour_policy",
 )
+Search = tuple[tuple[str, Any], ...]  # settings of an objective whose clip bounds are chosen for the whole batch
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,11 @@ class UpdateRow:
     @cached_property
     def loss(self) -> Objective:
         return LOSSES[self.objective]
+
+    @property
+    def search(self) -> Search:
+        """The objective's settings as a key: the rows with the same ones share their clip bounds."""
+        return tuple(sorted(self.settings.items()))
 
     @property
     def has_gradient(self) -> bool:

@@ -2,7 +2,7 @@
 the starting policy's on a few rows, for the metric `kl_start`."""
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from hashlib import sha256
 
@@ -11,15 +11,15 @@ import torch
 from numpy.typing import NDArray
 
 from r3l.errors import TrainingError
+from r3l.losses import Bounds
 from r3l.training.gradients import RowScores
 from r3l.training.job import Job
 from r3l.training.policy import load_policy
-from r3l.training.rows import UpdateRow
+from r3l.training.rows import Search, UpdateRow
 from r3l.training.shards import Group, Survey, micro_batches, read_groups
 from r3l.training.trie.layouts import Layout, Limits
 
 Floats = NDArray[np.float64]
-Score = Callable[[Sequence[UpdateRow]], tuple[list[Floats], int]]  # log-probabilities [T] of each row; tokens computed
 
 
 @dataclass(slots=True)
@@ -31,14 +31,21 @@ class OtherScores:
     reference: dict[str, Floats] = field(default_factory=dict)
     start: dict[str, Floats] = field(default_factory=dict)
     current: dict[str, Floats] = field(default_factory=dict)  # by the trained policy itself, before the first gradient
+    bounds: dict[Search, Bounds] = field(default_factory=dict)  # clip bounds that were chosen for the whole batch
     passes: int = 0
     reference_tokens: int = 0
     start_tokens: int = 0
-    scoring_tokens: int = 0  # through the trained policy, for ratios to it
+    scoring_tokens: int = 0  # through the trained policy, to choose clip bounds or for ratios to it
+
+    def bounded(self, row: UpdateRow) -> UpdateRow:
+        """Put the clip bounds that were chosen for the row into its settings, where there are any."""
+        bounds = self.bounds.get(row.search) if row.loss.balances else None
+        return row if bounds is None else replace(row, settings=bounds._asdict())
 
     def stepped(self) -> None:
-        """Forget what the policy before a step has scored."""
+        """Forget what the policy before a step has scored, and the bounds that were chosen by it."""
         self.current.clear()
+        self.bounds.clear()
 
     def taken_tokens(self) -> dict[str, int]:
         """Count the tokens that were scored since the last call, as measures, and begin again at 0."""

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 
 from r3l.errors import TrainingError
 from r3l.store.tables.schemas import arrow_schema
-from r3l.training.rows import UpdateRow
+from r3l.training.rows import Search, UpdateRow
 from r3l.training.trie.tree import build_trie
 
 
@@ -50,6 +50,7 @@ class Survey(Count):
     reference: bool = False
     bases: dict[str, str] = field(default_factory=dict)  # row -> group, of bases' rows
     longest: int = 0
+    searches: set[Search] = field(default_factory=set)  # for clip bounds that are chosen for the whole batch
 
 
 def survey(files: Sequence[str], policy: str) -> Survey:
@@ -74,6 +75,7 @@ def survey(files: Sequence[str], policy: str) -> Survey:
             batch.reference |= any(row.kl_coefficient > 0 for row in rows)
             batch.bases |= {row.row_id: group_id for row in rows if row.of_a_base}
             batch.longest = max(batch.longest, *(len(row.token_ids) for row in rows))
+            batch.searches |= {row.search for row in rows if row.loss.balances}
     batch.groups = list(groups.values())
     return batch
 

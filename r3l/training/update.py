@@ -15,6 +15,7 @@ from torch import nn
 from r3l.config.engines import TINY
 from r3l.errors import TrainingError
 from r3l.store.files.local import replace_text
+from r3l.training.balance import Score
 from r3l.training.canary import Canary
 from r3l.training.checkpoint import (
     copy_optimiser,
@@ -31,7 +32,7 @@ from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy, find_base, load_config, load_policy
 from r3l.training.report import forget_peak, peak_memory_mb, report, share_seconds
 from r3l.training.rows import UpdateRow
-from r3l.training.scoring import OtherScores, Score, score_others
+from r3l.training.scoring import OtherScores, score_others
 from r3l.training.shards import Group, Survey, micro_batches, read_groups, survey
 from r3l.training.stepping.minibatches import epochs, split
 from r3l.training.stepping.steps import Plan, Steps, own_groups
@@ -127,7 +128,7 @@ class Update:
     ) -> list[dict[str, Any]]:
         """Take all steps, write what they come to, and give their rows of the table `updates`."""
         steps = Steps(
-            self.job, self.ranks, policy, plan, groups, others,
+            self.job, self.ranks, policy, plan, groups, others, batch.searches,
             self.gradients, self._score_by(policy), self._timed, self.emit, self.events,
         )  # fmt: skip
         canary.look()  # every rank has the weights from here on
@@ -191,7 +192,7 @@ class Update:
         batches = micro_batches(groups, self.limits.micro_batch_tokens)
         for index, batch in enumerate(batches):
             start_time, before = time.perf_counter(), measures.loss
-            rows = read_groups(batch)
+            rows = [others.bounded(row) for row in read_groups(batch)]
             tokens = self._micro_batch(policy, rows, others, denominators, measures)
             self.emit(
                 "micro_batch",

@@ -50,6 +50,7 @@ FAMILIES: dict[str, Any] = {
 SETTINGS = {
     "clipped_ratio": {"clip_low": 0.2, "clip_high": 0.28},
     "cispo": {"clip_low": 0.2, "clip_high": 0.28},
+    "balanced_ratio": {"clip_low": 0.2, "clip_high": 0.28},
     "sequence_ratio": {"clip_low": 0.02, "clip_high": 0.03},
     "shaped_ratio": {"gamma": 0.1},
 }

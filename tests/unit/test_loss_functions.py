@@ -17,6 +17,7 @@ SETTINGS: dict[str, dict[str, float]] = {
     "cross_entropy": {},
     "clipped_ratio": {"clip_low": 0.2, "clip_high": 0.28},
     "cispo": {"clip_low": 0.2, "clip_high": 0.28},
+    "balanced_ratio": {"clip_low": 0.2, "clip_high": 0.28},
     "sequence_ratio": {"clip_low": 0.3, "clip_high": 0.4},
     "shaped_ratio": {"gamma": 0.1},
 }

@@ -18,7 +18,7 @@ PRESETS = preset_names("methods")
 PAGE = Path(__file__).parents[2] / "data" / "METHODS.md"
 # Passes at S > 1: the behaviour policy and the policy itself for a ratio, the reference and the policy itself for a KL
 # term.
-LATER = dict.fromkeys(("released", "dapo", "dr_grpo", "hint"), 2) | dict.fromkeys(
+LATER = dict.fromkeys(("released", "dapo", "bapo", "dr_grpo", "hint"), 2) | dict.fromkeys(
     (
         "grpo",
         "grpo_pa",
@@ -174,7 +174,7 @@ def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, p
     }
     second = update(tmp_path / "second", rows, groups, **later)
     assert second["scoring_passes"] == LATER.get(preset, 0)
-    has_ratio = any(row.objective in {"clipped_ratio", "sequence_ratio"} for row in rows)
+    has_ratio = any(row.objective in {"clipped_ratio", "balanced_ratio", "sequence_ratio"} for row in rows)
     assert (second["ratio_mean"] != 1.0) == (has_ratio and of_bases)  # measured on the bases' rows
 
 

@@ -64,7 +64,7 @@ def naive_loss(model: Any, records: list[dict[str, Any]], groups: int, other: An
             token_loss = -a * logp
         elif one["objective"] == "cross_entropy":
             token_loss = -logp
-        elif one["objective"] == "clipped_ratio":
+        elif one["objective"] in {"clipped_ratio", "balanced_ratio"}:
             token_loss = torch.maximum(-ratio * a, -ratio.clamp(low, high) * a)
         elif one["objective"] == "cispo":
             token_loss = -ratio.detach().clamp(low, high) * a * logp
@@ -161,6 +161,7 @@ CASES = {
     "clipped_ratio, old rows": {"objective": "clipped_ratio", "behaviour_policy": "older", "reduction": "tokens"},
     "clipped_ratio, KL k3": {"objective": "clipped_ratio", "kl_coefficient": 0.1, "kl_estimator": "k3"},
     "cispo, old rows": {"objective": "cispo", "behaviour_policy": "older"},
+    "balanced_ratio, old rows": {"objective": "balanced_ratio", "behaviour_policy": "older", "reduction": "tokens"},
     "sequence_ratio, on policy": {"objective": "sequence_ratio"},
     "sequence_ratio, old rows, KL k2": {
         "objective": "sequence_ratio",

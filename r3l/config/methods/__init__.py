@@ -7,6 +7,7 @@ from pydantic import Field
 from r3l.config.kinds import Kinds
 from r3l.config.methods.rivals import (
     AgentRLVRSettings,
+    BAPOSettings,
     CritiqueGRPOSettings,
     DAPOSettings,
     GiGPOSettings,
@@ -234,6 +235,7 @@ METHOD_KINDS = Kinds(
         OPMDSettings,
         GSPOSettings,
         DAPOSettings,
+        BAPOSettings,
         ReflectGRPOSettings,
         CritiqueGRPOSettings,
         NGRPOSettings,

@@ -101,6 +101,39 @@ class DAPOSettings(ClippedSettings):
         return self
 
 
+class BAPOSettings(ClippedSettings):
+    kind: Literal["bapo"] = "bapo"
+    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
+    clip_low: float = Field(0.4, gt=0, lt=1, description=f"{CLIP_LOW} The search begins here.")
+    clip_high: float = Field(0.2, gt=0, le=1000, description=f"{CLIP_HIGH} The search begins here.")
+    loss_normalisation: Normalisation = Field("token", description=NORMALISATION)
+    positive_share: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description=(
+            "Share of the loss's mass that rows of positive advantage are to hold, 0 to 1. The clip bounds move "
+            "until they do."
+        ),
+    )
+    clip_low_least: float = Field(0.2, gt=0, lt=1, description="Smallest value of clip_low, above 0, below 1.")
+    clip_low_step: float = Field(0.05, gt=0, le=1, description="Step by which clip_low falls, above 0, up to 1.")
+    clip_high_most: float = Field(1.0, gt=0, le=1000, description="Largest value of clip_high, above 0, up to 1000.")
+    clip_high_step: float = Field(
+        0.05, gt=0, le=1000, description="Step by which clip_high rises, above 0, up to 1000."
+    )
+
+    @model_validator(mode="after")
+    def refuse_bounds_that_do_not_move(self) -> BAPOSettings:
+        if self.clip_low_least > self.clip_low or self.clip_high_most < self.clip_high:
+            raise ValueError(
+                f"clip_low falls from {self.clip_low:g} to clip_low_least={self.clip_low_least:g} and clip_high rises "
+                f"from {self.clip_high:g} to clip_high_most={self.clip_high_most:g}: lower clip_low_least, or raise "
+                "clip_high_most"
+            )
+        return self
+
+
 class ReflectGRPOSettings(ClippedSettings, GuidedSettings):
     kind: Literal["reflect_grpo"] = "reflect_grpo"
     retry_from: RetryFrom = Field(

@@ -5,7 +5,7 @@ moves; with a single step that is needless, since every ratio is 1.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from r3l.errors import TrainingError
+from r3l.training.balance import Score, balance
 from r3l.training.checkpoint import load_optimiser
 from r3l.training.gradients import Denominators, Measures
 from r3l.training.job import Job, UpdateEvent
@@ -23,7 +24,8 @@ from r3l.training.parallel.fsdp import whole
 from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy
 from r3l.training.report import report
-from r3l.training.scoring import OtherScores, Score
+from r3l.training.rows import Search
+from r3l.training.scoring import OtherScores
 from r3l.training.shards import Group, micro_batches, read_groups
 from r3l.training.stepping.drift import Drift, Taken, bound_step, choose, sampled_bases
 from r3l.training.stepping.minibatches import Minibatch
@@ -48,6 +50,7 @@ class Steps:
     plan: Plan
     groups: Sequence[Group]  # this rank's
     others: OtherScores
+    searches: Collection[Search]
     gradients: Gradients  # leaves this rank's part of the gradient of some groups on the parameters
     score: Score
     timed: Callable[[str], AbstractContextManager[None]]
@@ -131,6 +134,12 @@ class Steps:
         """Leave the clipped gradient on the parameters; gives the measures of all ranks and the norm before
         clipping."""
         groups, denominators = self.ranks.share(minibatch.groups), minibatch.denominators
+        if self.searches:
+            with self.timed("scoring"):
+                tokens = self.job.training.micro_batch_tokens
+                self.others.scoring_tokens += balance(
+                    groups, self.searches, self.others, denominators, self.ranks, self.score, tokens
+                )
         self.optimiser.zero_grad()  # sharded weights too: gathered, the model does not show them
         with self.timed("passes"):
             measures = self.gradients(self.policy, groups, self.others, denominators)
