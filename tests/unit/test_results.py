@@ -402,6 +402,13 @@ def test_what_a_run_did_after_the_experiments_iterations_is_not_counted(store, m
     assert (first.summaries[0].episodes, first.answers[0].rows) == (6, [{"n": 1}])
 
 
+@pytest.mark.parametrize("file", sorted(Path("data/results").glob("*.json")), ids=lambda file: file.stem)
+def test_what_ships_can_be_read_and_gone_on_with(file: Path):
+    """A preset that an arm names, or a setting, may not go while results stand on it."""
+    kept = kept_results(file)
+    assert set(kept.cells) == set(kept.curves)
+
+
 def test_a_run_that_several_experiments_keep_is_the_same_run_in_all_of_them():
     """But for R3L and GRPO of `hypotheses`, which were run once more, beside its other arms."""
     known: dict[str, tuple[str | None, dict[str, float]]] = {}
