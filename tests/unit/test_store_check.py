@@ -174,7 +174,7 @@ def test_a_broken_invariant_is_found_and_named(name: str, tmp_path):
 
 def test_every_invariant_is_broken_by_some_case():
     by_hand, in_a_real_run = {check for _, check, _, _ in BROKEN.values()}, {check for _, check, _ in DEFECTS}
-    assert by_hand | in_a_real_run == set(INVARIANTS)
+    assert by_hand | in_a_real_run >= set(INVARIANTS)  # a defect may be told by another check
 
 
 def test_a_broken_branch_is_named_as_such(tmp_path):
