@@ -8,10 +8,14 @@ if ! command -v java >/dev/null; then
   { apt-get update -qq && apt-get install -y -qq default-jre-headless; } || echo "no Java can be installed here: tests of ScienceWorld are skipped"
 fi
 # alfworld is left out: `make test` has it, and its engine takes minutes to compile. The constraints have verifiers 0.3, which
-# wants the first major version of mcp: 0.4 and MCP servers have an environment of their own.
-python3 -m venv "$VENV-mcp"
-"$VENV-mcp/bin/python" -m pip install --quiet -e '.[verifiers,mcp,dev]' 'verifiers>=0.4'
-"$VENV-mcp/bin/python" -m pytest -m 'slow or not slow' -n 2 --timeout 600 -rs tests/unit/test_tool_servers.py tests/unit/test_verifiers_tasksets.py
+# wants the first major version of mcp, and 0.4 wants 2.0.0: 0.4 and MCP servers have an environment each.
+apart() {  # NAME EXTRA TESTS [PACKAGE]
+  python3 -m venv "$VENV-$1"
+  "$VENV-$1/bin/python" -m pip install --quiet -e ".[$2,dev]" ${4:+"$4"}
+  "$VENV-$1/bin/python" -m pytest -m 'slow or not slow' -n 2 --timeout 600 -rs "$3"
+}
+apart mcp mcp tests/unit/test_tool_servers.py
+apart verifiers verifiers tests/unit/test_verifiers_tasksets.py 'verifiers>=0.4'
 R3L_EXTRAS="$(sed -n '/^\[project.optional-dependencies\]/,/^\[/s/^\([a-z0-9]*\) = .*/\1/p' pyproject.toml | grep -vx alfworld | grep -vx mcp | paste -sd,)"
 export R3L_EXTRAS
 bash infra/setup.sh
