@@ -71,7 +71,8 @@ def _short(
 ) -> Tensor:
     """Attend for the short feeds, side by side: (N, H, G, D)."""
     heads, group, count, size = query_HGND.shape
-    feeds, width, _ = padded.visible_FWS.shape
+    feeds, rows, _ = padded.visible_FRS.shape
+    width = rows // group
 
     def side_by_side(packed_XND: Tensor) -> Tensor:  # (F, X, W, D)
         if count == feeds * width:  # none has fewer than the others: the usual step, a token of each
@@ -86,9 +87,10 @@ def _short(
         keys, values = padded.stored_L2FHTD[layer].to(query_HGND.dtype)
         keys_FHSD, values_FHSD = torch.cat([keys, keys_FHSD], 2), torch.cat([values, values_FHSD], 2)
     # the query heads of a key head stand one below the other, as further rows
-    query = side_by_side(query_HGND.reshape(heads * group, count, size)).reshape(feeds, heads, group * width, size)
-    visible = padded.visible_FWS.repeat(1, group, 1)[:, None]
-    out = F.scaled_dot_product_attention(query, keys_FHSD, values_FHSD, attn_mask=visible, scale=scaling)
+    query = side_by_side(query_HGND.reshape(heads * group, count, size)).reshape(feeds, heads, rows, size)
+    out = F.scaled_dot_product_attention(
+        query, keys_FHSD, values_FHSD, attn_mask=padded.visible_FRS[:, None], scale=scaling
+    )
     out_NHGD = out.view(feeds, heads, group, width, size).permute(0, 3, 1, 2, 4).reshape(-1, heads, group, size)
     return out_NHGD if count == feeds * width else out_NHGD[padded.rows_N]
 

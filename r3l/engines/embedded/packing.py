@@ -49,11 +49,11 @@ class Feed:
 @dataclass(slots=True)
 class Padded:
     """The short feeds of a step side by side, for torch's fused attention: F feeds, padded to W new tokens and to S
-    stored and new tokens together."""
+    stored and new tokens together; R = G * W query rows for G query heads of a key head."""
 
     rows_N: Tensor  # of each new token, its row among the F * W
     stored_L2FHTD: Tensor | None  # T = S - W
-    visible_FWS: Tensor
+    visible_FRS: Tensor
 
 
 @dataclass(slots=True)
@@ -95,7 +95,7 @@ def plan(feeds: Sequence[Feed], group: int, kernel: CompiledAttention | None, de
         _descend(top, below, owners, step)
     step.short = step.tokens
     if kernel is None:
-        step.padded = _side_by_side(step.feeds, device) if step.feeds else None
+        step.padded = _side_by_side(step.feeds, group, device) if step.feeds else None
     elif step.feeds:
         _tabulate(step, group, kernel)
     # long feeds attend by themselves: no piece is shared with them, and they stand last
@@ -115,7 +115,7 @@ def _tabulate(step: Step, group: int, kernel: CompiledAttention) -> None:
         step.table = np.array([piece.address(group) for piece in in_order], np.int64)
 
 
-def _side_by_side(feeds: Sequence[Feed], device: torch.device) -> Padded:
+def _side_by_side(feeds: Sequence[Feed], group: int, device: torch.device) -> Padded:
     """Copy what each feed has stored next to the others: some copies a feed for all layers together. A product for
     each piece and layer would be thousands of calls a step, which keep a GPU waiting (H200, 24 layers, 32 replies:
     0.09 s a step)."""
@@ -142,7 +142,7 @@ def _side_by_side(feeds: Sequence[Feed], device: torch.device) -> Padded:
     rows = [place * width + own for place, feed in enumerate(feeds) for own in range(feed.count)]
     if stored is None:
         visible = visible[:, :, longest:]
-    return Padded(torch.tensor(rows, device=device), stored, visible)
+    return Padded(torch.tensor(rows, device=device), stored, visible.repeat(1, group, 1))
 
 
 def stored_parts(feed: Feed) -> Iterator[tuple[Tensor, int, int]]:
