@@ -35,6 +35,7 @@ def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(
     """Feeds of 1, 70 and 3 tokens; a piece that all read, one for each of two feeds, scores of all sizes, vectors of
     every width: against plain attention."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    torch.manual_seed(0)
     layers, heads, group, capacity, feeds = 3, 2, 3, 150, [(0, 1, 134), (1, 70, 130), (71, 3, 198)]
     stores = [torch.randn(layers, 2, heads, capacity, size).to(dtype) for _ in range(3)]
     pieces = [(0, 74, 0, 130), (0, 1, 5, 9), (71, 74, 2, 70)]  # tokens that read it, tokens of its store that are read
