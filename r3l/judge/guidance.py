@@ -94,8 +94,10 @@ def in_context(turn: Turn, guidance: Grams, attempt: Trajectory, played: Played,
         return ""
     explained = Grams(guidance.size)
     for seen in (*played.turns[attempt.trajectory_id], *turns_before(attempt, played)):
-        encoded = chat.tokenizer.encode(seen.observation, add_special_tokens=False) if chat else ()
-        explained.add(seen.observation, encoded)
+        explained.add(seen.observation, ())
+        if chat:  # with its marks: a reflection may go on with the next observation, as the context writes it
+            message = chat.following([{"role": "user", "content": seen.observation}])
+            explained.add(chat.text(message), message)
     for seen in turns_before(attempt, played):
         explained.add(chat.text(seen.context_ids) if chat else "", seen.context_ids)
     left = [" ".join(one) for one in sorted(words - explained.words)]

@@ -166,6 +166,22 @@ def test_guidance_in_a_context_is_found_whatever_stands_between_its_words(name, 
     assert "has words of its reflection that no observation has" in leaks(forged.store)[0]
 
 
+def test_a_reflection_that_goes_on_with_the_next_observation_leaves_no_guidance(tmp_path):
+    """A policy that has lost the form writes the conversation itself, with its marks."""
+    forged = Forgery.copy(SHIPPED, "sample", tmp_path)
+    attempts = {row["trajectory_id"]: row for row in forged.rows("distilled", "trajectories")}
+    new = next(row for row in forged.rows("distilled", "turns") if row["observation"].startswith("You clean"))
+    lines = Lines(forged.store, "sample", list(load_manifests(forged.store, ["sample"])))
+    chat = chat_of(forged.store, lines.config("", 0), lines.start, ())
+    reflections = forged.rows("reflections", "reflections")
+    own = attempts[new["trajectory_id"]]["reflection_id"]
+    reflection = next(row for row in reflections if row["reflection_id"] == own)
+    message = chat.following([{"role": "user", "content": new["observation"]}])
+    reflection |= {"report": "", "text": "", "response_ids": message[:12]}
+    forged.write()
+    assert leaks(forged.store) == []
+
+
 @pytest.mark.slow
 def test_replies_are_those_of_the_policy_that_is_said_to_have_sampled_them(tmp_path):
     forged = Forgery.copy(SHIPPED, "sample", tmp_path)
