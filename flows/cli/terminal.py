@@ -4,6 +4,7 @@ import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 from flows.cli.screen.console import screen
 from flows.cli.screen.display import Display, clock, watching
@@ -13,6 +14,7 @@ from flows.serving import tied
 from r3l.config import Config
 from r3l.errors import Interrupted
 from r3l.evaluation.benchmarks import pose
+from r3l.evaluation.goal import Goal, check_return
 from r3l.evaluation.score import Scores
 from r3l.exploration.progress import Progress
 from r3l.pipeline.summary import Summary, history
@@ -46,19 +48,27 @@ def run_iteration(config: Config, *, quiet: bool = False, verbose: bool = False,
 
 
 def run_training(
-    config: Config, iterations: int, until: str = "", *, quiet: bool = False, verbose: bool = False
+    config: Config,
+    iterations: int,
+    until: str = "",
+    return_after: int = 0,
+    *,
+    quiet: bool = False,
+    verbose: bool = False,
 ) -> list[Summary]:
     """Run further iterations of a run, one after another; each one's figures are printed above the display, after an
     evaluation the held-out curve, and in the end how they went over the run."""
+    Goal.of(until, config)  # what is wrong with them is said before anything starts
+    check_return(return_after, config)
     with show_display(config, quiet) as display, closing(Tools()) as tools:
         from flows import train
 
         begin(tools, config)
-        watcher = OnTerminal(display, config, iterations, quiet, verbose)
+        watcher = OnTerminal(display, config.store.root, iterations, quiet, verbose)
         with on_prefect():
-            summaries = list(train.with_watcher(watcher, tools)(config, iterations, until))
+            summaries = list(train.with_watcher(watcher, tools)(config, iterations, until, return_after))
     if not quiet and summaries:
-        trend(display.console, config.run, history(Store.open(config.store.root), config.run, config.branch))
+        trend(display.console, config.run, past(config.store.root, summaries[-1]))
     return summaries
 
 
@@ -87,23 +97,27 @@ def begin(tools: Tools, config: Config) -> None:
 class OnTerminal:
     """Shows each iteration of a training run, and prints its figures when it has ended."""
 
-    def __init__(self, display: Display, config: Config, iterations: int, quiet: bool, verbose: bool) -> None:
-        self.display, self.config, self.iterations = display, config, iterations
+    def __init__(self, display: Display, root: str, iterations: int, quiet: bool, verbose: bool) -> None:
+        self.display, self.root, self.iterations = display, root, iterations
         self.quiet, self.verbose, self.begun, self.started = quiet, verbose, 0, time.monotonic()
 
-    def begins(self) -> Progress:
+    def begins(self, config: Config) -> Progress:
         left = (time.monotonic() - self.started) / self.begun * (self.iterations - self.begun) if self.begun else 0.0
         self.begun += 1
         count = f"{self.begun} of {self.iterations}{f', about {clock(left)} left' if left else ''}"
-        return next_iteration(self.display, self.config, count)
+        return next_iteration(self.display, config, count)
 
     def ended(self, summary: Summary) -> None:
         if self.quiet:
             return
         result(self.display.console, summary, ask=False, verbose=self.verbose)
         if "evaluation" in summary:
-            past = history(Store.open(self.config.store.root), self.config.run, self.config.branch)
-            curve(self.display.console, past)
+            curve(self.display.console, past(self.root, summary))
+
+
+def past(root: str, summary: Summary) -> list[dict[str, Any]]:
+    """Read the figures of the summary's line so far."""
+    return history(Store.open(root), summary["run"], summary["branch"])
 
 
 def next_iteration(display: Display, config: Config, count: str = "") -> Progress:

@@ -61,7 +61,7 @@ def test_the_terminal_shows_the_time_left(monkeypatch):
     monkeypatch.setattr("flows.cli.terminal.next_iteration", lambda display, config, count: counts.append(count))
     now = iter([0.0, 90.0, 180.0])
     monkeypatch.setattr("flows.cli.terminal.time.monotonic", lambda: next(now))
-    watcher = OnTerminal(None, EVERY, 3, False, False)
+    watcher = OnTerminal(None, "store", 3, False, False)
     for _ in range(3):
-        watcher.begins()
+        watcher.begins(EVERY)
     assert counts == ["1 of 3", "2 of 3, about 3:00 left", "3 of 3, about 1:30 left"]

@@ -13,7 +13,14 @@ from tests.support.store_iteration import commit_iteration, commit_stage
 
 
 def evaluated(
-    store: Store, iteration: int, shard: int, benchmark: str, tasks: int, solved: int, run: str = "demo"
+    store: Store,
+    iteration: int,
+    shard: int,
+    benchmark: str,
+    tasks: int,
+    solved: int,
+    run: str = "demo",
+    branch: str = "",
 ) -> None:
     rows = [
         EvaluatedEpisode(
@@ -41,8 +48,8 @@ def evaluated(
         )
         for task in range(tasks)
     ]
-    tables = {"evaluations": rows}
-    commit_stage(store, "evaluations", tables, [], run, iteration, shard=shard, benchmark=f"{benchmark}-{tasks}")
+    about = {"shard": shard, "branch": branch, "benchmark": f"{benchmark}-{tasks}"}
+    commit_stage(store, "evaluations", {"evaluations": rows}, [], run, iteration, **about)
 
 
 @pytest.fixture

@@ -94,6 +94,9 @@ def train(
     until: Annotated[
         str, typer.Option(help="end once an evaluation reaches it, e.g. 'success>=0.6', or low>=0.6: its 95 % interval")
     ] = "",
+    return_after: Annotated[
+        int, typer.Option(min=0, help="go on from the best policy after so many far worse ones, on branch return")
+    ] = 0,
     set_: Set = None,
     change: Changed = False,
     store: Root = "",
@@ -105,7 +108,6 @@ def train(
     settings of its newest iteration; what is given here comes on top, from the first iteration on."""
     from flows.cli.settings import settings
     from flows.cli.terminal import run_training
-    from r3l.evaluation.goal import Goal
 
     every = [] if evaluate_every is None else [f"evaluation.every={evaluate_every}"]
     how_much(quiet, verbose)
@@ -120,8 +122,7 @@ def train(
         machine=machine,
         change=change or None,
     )
-    Goal.of(until, config)  # what is wrong with it is said before anything starts
-    summaries = run_training(config, iterations, until, quiet=quiet or as_json, verbose=verbose)
+    summaries = run_training(config, iterations, until, return_after, quiet=quiet or as_json, verbose=verbose)
     if as_json:
         say_json(summaries)
 
