@@ -14,6 +14,9 @@ SELECT count(DISTINCT (iteration, task)),
        sum(response_tokens) FILTER (kind IN ('base', 'retry', 'continuation', 'distilled'))
 FROM trajectories WHERE run = ? AND branch = '' AND iteration >= 0 AND kind <> 'evaluation'
 """
+PASSES = """
+SELECT avg(passes) FROM (SELECT max(epoch) + 1 AS passes FROM updates WHERE run = ? AND branch = '' GROUP BY iteration)
+"""
 SPENT = """
 SELECT stage, sum(seconds), sum(bytes) FROM stages
 WHERE run = ? AND branch = '' AND iteration >= 0 AND stage <> 'evaluations' GROUP BY stage ORDER BY min(committed_at)
@@ -31,12 +34,14 @@ class ObservedRun:
     trained: int  # the same and distilled ones: what the tables hold
     bytes: int
     seconds: dict[str, float]  # stage -> summed over shards
+    epochs: float = 1.0  # passes of an update over its batch
 
 
 def observe_run(store: Store, run: str) -> ObservedRun:
     """Sum up what a run has cost. Raise `StoreError` where it has no finished rollouts."""
-    with connect(store, [run], question=COUNTS + SPENT) as connection:
+    with connect(store, [run], question=COUNTS + PASSES + SPENT) as connection:
         row = connection.execute(COUNTS, [run]).fetchone()
+        passes = connection.execute(PASSES, [run]).fetchone()
         stage_rows = connection.execute(SPENT, [run]).fetchall()
     if row is None or not row[0]:
         raise StoreError(f"run {run}: no rollouts in {store.root} to plan from; see `r3l runs`")
@@ -49,4 +54,5 @@ def observe_run(store: Store, run: str) -> ObservedRun:
         trained_tokens,
         sum(int(size) for _, _, size in stage_rows),
         {stage: float(seconds or 0) for stage, seconds, _ in stage_rows},
+        (passes and passes[0]) or 1.0,
     )

@@ -141,6 +141,8 @@ def _tokens(config: Config, observed: ObservedRun) -> Iterator[Figure]:
 def _time(config: Config, observed: ObservedRun) -> list[Figure]:
     source = f"run {observed.run}, where it ran"
     spent = {name: seconds * config.rollout.tasks / observed.tasks for name, seconds in observed.seconds.items()}
+    if "updates" in spent:  # every epoch is a pass over the batch; minibatches share one
+        spent["updates"] *= config.training.epochs / observed.epochs
     figures = [Figure("time", name, seconds, "s", source) for name, seconds in spent.items()]
     how = "stages and shards one after another; side by side: less"
     return [*figures, Figure("time", "iteration", sum(spent.values()), "s", how)]

@@ -1,6 +1,7 @@
 """`r3l plan`, held against numbers worked out by hand and against what the makers publish of the models."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import typer
@@ -12,9 +13,11 @@ from r3l.config.machines import load_machine
 from r3l.errors import ConfigError
 from r3l.planning.fits import fits
 from r3l.planning.memory import engine_cache_tokens, saved_bytes, training_memory
-from r3l.planning.observed import ObservedRun
+from r3l.planning.observed import ObservedRun, observe_run
 from r3l.planning.plan import make_plan
 from r3l.planning.shapes import PAPER, from_config, shape_of
+from r3l.store.stage import Store
+from tests.support.store_iteration import commit_iteration, iteration_tables
 
 # Parameters as the published safetensors files count them.
 PUBLISHED = {
@@ -127,6 +130,20 @@ def test_tokens_time_and_tables_are_those_of_a_stored_run():
     assert plan.value("tables") == pytest.approx(48_000 / 1e9)
     assert plan.value("policy and optimiser") == pytest.approx(14 * 1.543714304)
     assert (plan.value("base"), plan.value("updates"), plan.value("iteration")) == (30.0, 15.0, 45.0)
+    twice = planned(observed=observed, training__epochs=2, training__minibatches=4)  # four parts of two passes
+    assert (twice.value("updates"), twice.value("iteration")) == (30.0, 60.0)
+    assert planned(observed=replace(observed, epochs=2.0)).value("updates") == 7.5
+
+
+def test_a_run_is_observed_with_its_epochs(tmp_path):
+    """Two iterations by hand: one update of two epochs and two minibatches, one of a single step."""
+    store = Store.open(str(tmp_path))
+    for iteration, steps in ((0, [(0, 0), (0, 1), (1, 0), (1, 1)]), (1, [(0, 0)])):
+        tables = iteration_tables(iteration)
+        (row,) = tables["updates"]["updates"]
+        tables["updates"]["updates"] = [row | {"epoch": epoch, "minibatch": part} for epoch, part in steps]
+        commit_iteration(store, iteration=iteration, tables=tables)
+    assert observe_run(store, "demo").epochs == 1.5
 
 
 def test_a_folder_says_its_own_shape():
