@@ -131,6 +131,19 @@ def teacher_policy(config: Config) -> PolicySnapshot:
     return starting_policy(settings)
 
 
+def with_teacher(config: Config, store: Store, branch: str, iteration: int) -> Config:
+    """Name the folder of the run's own policy as the teacher's, where one teaches in this iteration: the newest of its
+    first `teacher_every` iterations, or as many more. Raise `StoreError` where it is not what its update wrote."""
+    method = config.method
+    if not isinstance(method, GuidedSettings) or not method.teacher_every:
+        return config
+    written = latest_policy(store, config.run, branch, iteration - iteration % method.teacher_every)
+    if written is None:
+        return config
+    folder = str(fetch_policy(store, written.place, written.policy))
+    return config.model_copy(update={"method": method.model_copy(update={"teacher": folder, "teacher_every": 0})})
+
+
 def teacher_settings(config: Config) -> Config | None:
     """Make the settings whose starting policy is the teacher; None where no policy of a folder teaches."""
     method = config.method

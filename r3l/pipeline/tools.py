@@ -51,10 +51,13 @@ class Tools:
             return self._engine
 
     def teacher(self, config: Config) -> Teacher:
-        """Start the model that writes the reflections, once. Raise `Interrupted` after `close`."""
+        """Start the model that writes the reflections, once; another one, by its digest, takes its place. Raise
+        `Interrupted` after `close`."""
         name = teacher_of(config)
         with self._lock:
             if name not in self._teachers:
+                while self._teachers:
+                    self._teachers.popitem()[1].close()
                 self._teachers[name] = self._kept(make_teacher(config))
             return self._teachers[name]
 

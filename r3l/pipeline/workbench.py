@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from r3l.errors import Interrupted
 from r3l.exploration.event_notes import Incidents
 from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.progress import Progress
-from r3l.pipeline.policies import Policies, pullable, teacher_of
+from r3l.pipeline.policies import Policies, pullable, teacher_of, with_teacher
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
@@ -94,6 +95,12 @@ class Workbench:
         """What happened to the engine and the environment workers, until a stage's events take it."""
         return self.tools.incidents
 
+    @cached_property
+    def teaching(self) -> Config:
+        """The settings, with the teacher of this iteration."""
+        branch = self.replay.source_branch if self.replay else self.config.branch
+        return with_teacher(self.config, self.store, branch, self.iteration)
+
     @property
     def explorer(self) -> Explorer:
         """Started by the first stage that samples; shared by all shards.
@@ -120,7 +127,7 @@ class Workbench:
             # Its imports are done by the time that the rows are there.
             self.tools.trainer.start(config.training.processes)
         chat = ChatFormat.load(self.policies.start.model_path, config.policy.thinking, tools_of(world))
-        teacher = self.tools.teacher(config) if teacher_of(config) else None
+        teacher = self.tools.teacher(self.teaching) if teacher_of(self.teaching) else None
         behaviour = self.policies.behaviour.digest
         return Explorer(world, pool, engine, chat, behaviour, limits(config), self.progress, self.incidents, teacher)
 

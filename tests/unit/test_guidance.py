@@ -28,16 +28,18 @@ from r3l.errors import ConfigError, EngineError, Interrupted, ServerAway
 from r3l.exploration import stages
 from r3l.judge.verdict import judge
 from r3l.methods import plan, training_rows_stage
-from r3l.pipeline.policies import starting_policy, teacher_of
+from r3l.pipeline.policies import starting_policy, teacher_of, with_teacher
 from r3l.pipeline.teaching import check_guidance, make_teacher, same_tokens
+from r3l.pipeline.tools import Tools
 from r3l.store.genealogy import why
+from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
 from r3l.training.gradients import RowScores, row_gradient
 from tests.support.exploration_group import base, distilled, played, reflection, retry
 from tests.support.fakes import CharChat, ScriptedEngine, explorer
 from tests.support.planted import planted
 from tests.support.rehearsal import GUIDE, TASKS, rehearse, walker
-from tests.support.store_iteration import commit_iteration
+from tests.support.store_iteration import commit_iteration, iteration_tables
 from tests.support.update_world import record, write_policy
 from tests.support.update_world import rows_of as rows_of_update
 from tests.unit.test_methods import rows_of
@@ -455,6 +457,8 @@ def test_the_teachers_digest_belongs_to_the_reflections(tmp_path):
     [
         ({"guidance": "teacher"}, "needs method.teacher"),
         ({"guidance": "teacher", "teacher": "http://h:1"}, "name its model with method.teacher_model"),
+        ({"guidance": "teacher", "teacher": "folder", "teacher_every": 2}, "teacher_every=2 goes with"),
+        ({"teacher": "start", "teacher_every": 2}, "teacher_every=2 goes with"),
     ],
 )
 def test_a_teacher_that_is_none_is_refused(settings, said):
@@ -499,6 +503,32 @@ def test_the_policy_that_a_run_started_from_may_write_its_reflections(tmp_path):
         assert (teacher.digest, teacher.same_tokens) == (teacher_of(config), True)
     finally:
         teacher.close()
+
+
+def test_the_runs_own_policy_of_every_second_iteration_may_write_its_reflections(tmp_path):
+    start, store = write_policy(tmp_path / "start", seed=4), Store.open(str(tmp_path / "store"))
+    config = teaching(guidance="teacher", teacher="start", teacher_every=2)
+    config = config.model_copy(update={"run": "demo", "policy": config.policy.model_copy(update={"path": str(start)})})
+    digests = [snapshot_digest(start)]
+    for i in range(4):
+        folder = write_policy(tmp_path / f"store/demo/policies/iteration={i:05}", seed=10 + i)
+        digests.append(snapshot_digest(folder))
+        tables = iteration_tables(i)
+        tables["updates"]["updates"][0] |= {"policy": digests[-1], "path": f"policies/iteration={i:05}"}
+        commit_iteration(store, iteration=i, tables=tables)
+    teachers = [with_teacher(config, store, "", i) for i in range(5)]
+    assert [digests.index(teacher_of(one)) for one in teachers] == [0, 0, 2, 2, 4]
+    tools = Tools()
+    try:
+        first = tools.teacher(teachers[1])
+        assert tools.teacher(teachers[0]) is first
+        second = tools.teacher(teachers[2])
+        assert (first.digest, second.digest, second.same_tokens) == (digests[0], digests[2], True)
+        assert tools.teacher(teachers[3]) is second
+        with pytest.raises(Interrupted):  # its engine was closed
+            first.write("r", CHAT, ASKED).result(60)
+    finally:
+        tools.close()
 
 
 def test_every_method_that_is_guided_says_by_whom():

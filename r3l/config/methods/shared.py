@@ -129,6 +129,14 @@ class GuidedSettings(MethodSettings):
         ),
         json_schema_extra=identity_of(),  # what it is belongs to the reflections by its digest
     )
+    teacher_every: int = Field(
+        0,
+        ge=0,
+        le=1000,
+        description="For teacher=start: number of iterations after which the run's own policy of then teaches, 0 to "
+        "1000. 0: the start teaches throughout.",
+        json_schema_extra=identity_of(),  # as above
+    )
     teacher_model: str = Field(
         "", description="Name of the teacher's model on that server.", json_schema_extra=identity_of()
     )
@@ -146,4 +154,6 @@ class GuidedSettings(MethodSettings):
             raise ValueError("guidance=teacher needs method.teacher: a policy's folder, start, or a server's address")
         if self.teacher.startswith(("http://", "https://")) and not self.teacher_model:
             raise ValueError(f"teacher={self.teacher} is a server: name its model with method.teacher_model")
+        if self.teacher_every and (self.guidance, self.teacher) != ("teacher", "start"):
+            raise ValueError(f"teacher_every={self.teacher_every} goes with guidance=teacher and teacher=start alone")
         return self

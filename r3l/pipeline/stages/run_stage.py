@@ -88,7 +88,7 @@ def policies_of(bench: Workbench, stage: str) -> tuple[str, dict[str, str]]:
     """Find (digest of the policy that a stage works with, further digests of its identity); an update measures against
     the starting policy."""
     if STAGES[stage].samples:
-        teacher = teacher_of(bench.config) if stage == "reflections" else ""
+        teacher = teacher_of(bench.teaching) if stage == "reflections" else ""
         return bench.policies.behaviour.digest, {"teacher": teacher} if teacher else {}
     if STAGES[stage].trains:
         of = bench.policies
