@@ -1,7 +1,6 @@
 """Rewards that other packages give, through each adapter: what is no finite number in the declared range is refused
 with its value and type. The packages themselves are not needed: stand-ins answer in their place."""
 
-import asyncio
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,7 +14,7 @@ from r3l.config.environments.adapters import (
 from r3l.environments.adapters.gym import Gained, GymnasiumEnvironment
 from r3l.environments.outside import number_of
 from r3l.environments.tools.world import ToolEnvironment
-from r3l.environments.verifiers.world import VerifiersEnvironment
+from r3l.environments.verifiers.tasksets import TasksetEnvironment
 from r3l.errors import WorldError
 
 DISCRETE = SimpleNamespace(start=0, n=9)
@@ -43,14 +42,9 @@ def by_tools(reward, observation="o", done=True):
     return made(ToolEnvironment, ToolsSettings()).act(tools, '{"answer": "a"}')
 
 
-def by_verifiers(reward, observation="o", done=True, **ranges):
-    async def nothing(state):
-        return None
-
-    rubric = SimpleNamespace(score_rollout=nothing, cleanup=nothing)
-    env = SimpleNamespace(cleanup=nothing, rubric=rubric)
-    state = {"reward": reward, "final_env_response": [{"role": "user", "content": observation}]}
-    return asyncio.run(made(VerifiersEnvironment, VerifiersSettings(**ranges), env=env).scored(state))
+def by_verifiers(reward, **ranges):
+    trace = SimpleNamespace(reward=reward, stop_condition=None)
+    return made(TasksetEnvironment, VerifiersSettings(**ranges)).scored(SimpleNamespace(ok=True, traces=[trace]))
 
 
 ALL = [by_gymnasium, by_tools, by_verifiers]
@@ -91,11 +85,10 @@ def test_a_range_is_declared_by_the_settings_and_named_where_it_is_left(play):
         play(8.0, lowest_reward=-1, highest_reward=7)
 
 
-@pytest.mark.parametrize("play", RANGED)
 @pytest.mark.parametrize("observation", [7, b"x", ["o"]])
-def test_an_observation_that_is_no_text_is_refused(play, observation):
+def test_an_observation_that_is_no_text_is_refused(observation):
     with pytest.raises(WorldError, match=r"text|observes"):
-        play(0.5, observation)
+        by_gymnasium(0.5, observation)
 
 
 def test_whether_it_is_over_is_true_or_false():

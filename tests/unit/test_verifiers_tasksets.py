@@ -51,6 +51,9 @@ def first(world):
 def test_tasks_are_the_rows_of_a_taskset_without_an_end(world) -> None:
     assert (len(world.tasks("train")), len(world.tasks("heldout"))) == (3, 2)
     assert world.system_prompt() == "Guess well."
+    assert world.data("train")[-16:] != world.data("heldout")[-16:]
+    with pytest.raises(WorldError, match="expected one of train, heldout"):
+        world.tasks("test")
     (tool,) = tools_of(world)
     assert tool["function"]["name"] == "desk_open_drawer"
     assert world.parse_reply(

@@ -91,11 +91,9 @@ class VerifiersSettings(RangedSettings):
     kind: Literal["verifiers"] = "verifiers"
     env: str = Field(
         "",
-        description="Name of an installed environment of verifiers: a module with load_environment, or a taskset.",
+        description="Name of an installed environment of verifiers, the module of its taskset.",
     )
-    options: dict[str, Any] = Field(
-        {}, description="Arguments of its load_environment or settings of its taskset, such as {difficulty: easy}."
-    )
+    options: dict[str, Any] = Field({}, description="Settings of its taskset, such as {difficulty: easy}.")
     tools_shown: Literal["template", "prompt"] = Field(
         "template",
         description=(

@@ -1,6 +1,5 @@
-"""Messages of verifiers as texts and back: what the policy is shown, and what its reply is to the environment."""
+"""Messages of an episode as texts that the policy is shown."""
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,21 +17,20 @@ def text_of(message: Any) -> str:
     Raises:
         WorldError: it is no text, or has parts that are none.
     """
-    content = message.content if hasattr(message, "content") else message.get("content")
+    content = message.get("content")
     if content is None and role_of(message) == "assistant":
         return ""
     if not isinstance(content, list | tuple):
         return outside.text_of(content, f"content of a message of the role {role_of(message)}")
-    parts = [part.model_dump() if hasattr(part, "model_dump") else part for part in content]
-    for part in parts:
+    for part in content:
         if not isinstance(part, dict) or part.get("type") != "text":
             kind = repr(part.get("type")) if isinstance(part, dict) else outside.value_and_type(part)
             raise WorldError(f"a message has a part of type {kind}: expected text alone")
-    return "\n".join(outside.text_of(part.get("text"), "text of a message's part") for part in parts)
+    return "\n".join(outside.text_of(part.get("text"), "text of a message's part") for part in content)
 
 
 def role_of(message: Any) -> str:
-    return str(message.role if hasattr(message, "role") else message["role"])
+    return str(message["role"])
 
 
 def opening_text(messages: Sequence[Any], system_prompt: str) -> str:
@@ -65,27 +63,3 @@ def added_observation(messages: Sequence[Any], settings: VerifiersSettings) -> O
 
 def same(message: Any) -> tuple[str, str]:
     return role_of(message), text_of(message)
-
-
-def response(verifiers: Any, action: str, turn: int, with_tools: bool) -> Any:
-    """Wrap the policy's action as the response of a model."""
-    content = json.loads(action) if with_tools else {"answer": action}
-    calls = [
-        verifiers.ToolCall(
-            id=f"call_{turn}_{number}", name=call["name"], arguments=json.dumps(call["arguments"], ensure_ascii=False)
-        )
-        for number, call in enumerate(content.get("calls", []))
-    ]
-    return verifiers.Response(
-        id=f"turn_{turn}",
-        created=0,
-        model="policy",
-        usage=None,
-        message={
-            "role": "assistant",
-            "content": content.get("answer", ""),
-            "tool_calls": [call.model_dump() for call in calls] or None,
-            "finish_reason": "tool_calls" if calls else "stop",
-            "is_truncated": False,
-        },
-    )

@@ -12,14 +12,12 @@ from functools import lru_cache
 from typing import Any
 
 from r3l.config.environments.adapters import VerifiersSettings
-from r3l.environments.verifiers.loaded import load, tools_in
-from r3l.environments.verifiers.tasksets import of_tasksets, taskset_of
+from r3l.environments.verifiers.tasksets import taskset_of
 from r3l.errors import R3LError, WorldError
 from r3l.system.child_environment import PYTHON, child_environment
 from r3l.system.seeds import derive
 
 TIMEOUT_S = 600  # a data set may have to be fetched
-KEPT = ("example_id", "prompt", "answer", "task", "info")
 MARK = "\x1eDESCRIBED\x1e"  # before the answer: an environment may print
 
 
@@ -47,48 +45,12 @@ def describe(settings_json: str) -> dict[str, Any]:
 
 
 def of(settings: VerifiersSettings) -> dict[str, Any]:
-    """Collect system prompt, tools, and the rows of each split. Without an evaluation set, rows are parted by the
-    seed."""
-    if of_tasksets():
-        train, system_prompt, tools = taskset_of(settings)
-        heldout = train
-    else:
-        env = load(settings)
-        train, heldout = rows_of(env.get_dataset), rows_of(env.get_eval_dataset)
-        system_prompt, tools = env.system_prompt or "", tools_in(env)
-    if not train or train == heldout:
-        rows = sorted(train or heldout, key=lambda row: derive(settings.tasks_seed, "verifiers", json.dumps(row)))
-        number = min(settings.heldout_tasks, len(rows) // 2)
-        heldout, train = rows[:number], rows[number:]
-    return {
-        "system_prompt": system_prompt,
-        "tools": tools,
-        "rows": {"train": train[: settings.train_tasks], "heldout": heldout[: settings.heldout_tasks]},
-    }
-
-
-def rows_of(get: Any) -> list[dict[str, Any]]:
-    """Read the rows of a data set; none where there is no such set."""
-    try:
-        dataset = get()
-    except ValueError:
-        return []
-    rows = json.loads(json.dumps(dataset.to_list(), default=str))
-    for place, row in enumerate(rows):
-        refuse_no_prompt(place, row.get("prompt", ""))
-    return [{name: row[name] for name in KEPT if row.get(name) is not None} for row in rows]
-
-
-def refuse_no_prompt(place: int, prompt: Any) -> None:
-    """Raise `WorldError` for a prompt that the policy can't be shown, before any attempt at it fails. An environment
-    may make its prompts itself, from rows that have none."""
-    messages = prompt if isinstance(prompt, list) else [{"content": prompt}]
-    for message in messages:
-        content = message.get("content") if isinstance(message, dict) else None
-        if not isinstance(content, str | list):
-            raise WorldError(
-                f"row {place} of the data set: its prompt is {prompt!r:.200}, expected a text or messages with texts"
-            )
+    """Collect system prompt, tools, and the rows of each split, which are parted by the seed."""
+    rows, system_prompt, tools = taskset_of(settings)
+    rows.sort(key=lambda row: derive(settings.tasks_seed, "verifiers", json.dumps(row)))
+    number = min(settings.heldout_tasks, len(rows) // 2)
+    heldout, train = rows[:number], rows[number:][: settings.train_tasks]
+    return {"system_prompt": system_prompt, "tools": tools, "rows": {"train": train, "heldout": heldout}}
 
 
 def main() -> None:

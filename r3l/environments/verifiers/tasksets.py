@@ -1,4 +1,4 @@
-"""Tasksets of verifiers 0.4: its task gives the prompt and the tools, its rewards the reward.
+"""An episode of a taskset: its task gives the prompt and the tools, its rewards the reward.
 
     begin   an episode runs beside the worker's calls, up to its first request -> the prompt
     act     the request is answered, and the episode runs to its next one      -> what was added to the conversation
@@ -28,11 +28,6 @@ from r3l.records import Task
 
 HARNESS = "r3l_policy"  # the name that verifiers loads the policy's program by
 COPIES = "an episode of verifiers 0.4 is a running program"
-
-
-def of_tasksets() -> bool:
-    """Tell verifiers 0.4, which plays tasksets, from earlier ones, whose environments are played turn by turn."""
-    return not hasattr(import_package("verifiers", "verifiers"), "load_environment")
 
 
 def load_taskset(settings: VerifiersSettings) -> Any:
