@@ -1,14 +1,8 @@
-"""ALFWorld: steps/s against the stock engine on the same games and commands, rollback by snapshot, load. One run, one
-process.
-
-OMP_NUM_THREADS=1 python -m tests.benchmarks.alfworld_speed [games] [steps]
-"""
+"""ALFWorld: steps/s against the stock engine on the same games and commands, rollback by snapshot, load: a row of
+the table."""
 
 import contextlib
-import json
 import random
-import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -67,24 +61,3 @@ def compared(games: int, steps: int) -> dict[str, list[float]]:
             for name, values in zip(names, ([loaded], times, [back], [load], own, snapshots, restores), strict=True):
                 found[name] += values
     return found
-
-
-def main(games: int = 4, steps: int = 60) -> None:
-    found = compared(games, steps)
-    mean = {name: statistics.fmean(values) for name, values in found.items()}
-    print(
-        json.dumps(
-            {
-                **{f"{name}_ms_median": round(statistics.median(values), 3) for name, values in found.items()},
-                "stock_steps_per_s": round(1e3 / mean["stock_step"], 1),
-                "steps_per_s": round(1e3 / mean["step"], 1),
-                "times_faster": round(mean["stock_step"] / mean["step"], 1),
-                "restore_ms_max": round(max(found["restore"]), 3),
-            },
-            indent=1,
-        )
-    )
-
-
-if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))

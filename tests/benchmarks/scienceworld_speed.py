@@ -1,10 +1,7 @@
-"""ScienceWorld's speed beside its stock wrapper: ``python -m tests.benchmarks.scienceworld_speed [stock steps]``.
-Milliseconds of the processor, of this process and its Java machine together, so that a loaded machine says the same.
-"""
+"""ScienceWorld's speed beside its stock wrapper, a row of the table: milliseconds of the processor, of this process and
+its Java machine together, so that a loaded machine says the same."""
 
 import contextlib
-import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -102,9 +99,3 @@ def compared(episodes: int, limit: int, rounds: int = 1) -> list[tuple[Measured,
         MACHINES.stop()
         found.append((ours, stock(actions, limit)))
     return found
-
-
-if __name__ == "__main__":
-    [(ours, theirs)] = compared(12, int(sys.argv[1]) if len(sys.argv) > 1 else 100)
-    print(json.dumps({"own": ours}))
-    print(json.dumps({"stock": theirs}))

