@@ -1,0 +1,250 @@
+"""The credit exam: values and advantages of turns worked out by hand, ways to give credit scored on them, and the
+corridor, whose walker wins a known share of what is played on from each state."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from r3l import plugins
+from r3l.config.compose import compose
+from r3l.engines.base import PolicySnapshot
+from r3l.errors import ConfigError, StoreError
+from r3l.exam.folder import Folder
+from r3l.exam.page import page, write_page
+from r3l.exam.play import Asked, play_exam
+from r3l.exam.records import Exam, Group, State, states_of
+from r3l.exam.scores import interval, pivots, score, scores
+from r3l.exam.truth import even, odd, reliability, true_advantages
+from r3l.exam.ways import OWN, ways
+from r3l.pipeline import policies
+from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.workbench import Workbench
+from r3l.records import OraclePivot
+from r3l.store.stage import Store
+from tests.support.exploration_group import base, distilled, played
+from tests.support.fakes import explorer
+from tests.support.rehearsal import rehearse, walker
+from tests.support.store_iteration import commit_iteration
+
+FIRST, SECOND, THIRD, OTHER = ([1], [11, 12]), ([2], [13]), ([3], [14]), ([2], [23])
+START, AFTER_ONE, AT_TWO = (State("iteration=0/task=0/base=0", turn) for turn in range(3))
+STITCHED = State("iteration=0/task=0/distilled=0", 2)
+# numbers 0 to 2 are VinePPO's, and say the opposite of what the others do
+REWARDS = {
+    START: dict(enumerate([1, 1, 1, 1, 0, 0, 0])),  # 1/4
+    AFTER_ONE: dict(enumerate([0, 0, 0, 1, 0, 1, 0])),  # 1/2; by halves 1 and 0
+    AT_TWO: dict(enumerate([1, 1, 1, 0, 0, 0, 0])),  # 0
+    STITCHED: dict(enumerate([0, 0, 1, 1, 1, 1, 0])),  # 3/4
+}
+
+
+@pytest.fixture
+def group() -> Group:
+    """A base of three turns that failed, and what was stitched to its first one, which won in three."""
+    episodes = [
+        played(base(0, turns=3), FIRST, SECOND, THIRD),
+        played(distilled(0, pivot=1, reward=1.0, turns=3), FIRST, OTHER, THIRD),
+    ]
+    members = [one.trajectory for one in episodes]
+    return Group(members, [one.turns for one in episodes], states_of(episodes), REWARDS, {members[0].trajectory_id: 1})
+
+
+def test_a_state_is_named_by_whoever_came_there_first(group):
+    assert group.states == [[START, AFTER_ONE, AT_TWO], [START, AFTER_ONE, STITCHED]]
+
+
+def test_the_value_after_a_turn_less_that_before_it(group):
+    """Base: 1/4, 1/2, 0 and its reward 0. Stitched: 1/4, 1/2, 3/4 and its reward 1."""
+    lost, won = true_advantages(group)
+    assert lost.tolist() == [0.25, -0.5, 0.0]
+    assert won.tolist() == [0.25, 0.25, 0.25]
+    assert true_advantages(group, even)[0].tolist() == [0.5, -1.0, 0.0]  # numbers 3 and 5: 1/2, 1, 0
+    assert true_advantages(group, odd)[0].tolist() == [0.0, 0.0, 0.0]  # numbers 4 and 6: all 0
+
+
+def test_a_state_without_continuations_leaves_its_turns_unmeasured(group):
+    unsure = replace(group, rewards={state: of for state, of in REWARDS.items() if state != AT_TWO})
+    assert np.isnan(true_advantages(unsure)[0]).tolist() == [False, True, True]
+    assert score(ways()["GRPO"], [unsure]).turns == 4
+
+
+def test_reliability_counts_a_shared_turn_once(group):
+    """Even numbers: base .5 -1 0; stitched from its own reply on: 1 - 1, 1 - 1. Odd: 0 0 0; .5 - 0, 1 - .5."""
+    halves = np.array([[0.5, -1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.5, 0.5]])
+    r = np.corrcoef(halves)[0, 1]
+    assert reliability([group]) == pytest.approx(2 * r / (1 + r))
+    certain = replace(group, rewards={state: dict.fromkeys(range(9), k / 4) for k, state in enumerate(REWARDS)})
+    assert reliability([certain]) == pytest.approx(1.0)
+
+
+def test_scores_agree_with_a_calculation_by_hand(group):
+    """Truth .25 -.5 0 and .25 .25 .25: |truth| sums to 1.5. Credit -1 on the base, 1 on the other: .25 of it has the
+    wrong sign. With the first turn of both masked .5 has none, and nothing is wrong."""
+    blunt = score(lambda _: [np.full(3, -1.0), np.ones(3)], [group])
+    assert (blunt.wrong, blunt.silent, blunt.turns) == (pytest.approx(0.25 / 1.5), 0.0, 6)
+    # ranks of credit 1 1 1 4 4 4, of truth 3.5 0 1 3.5 3.5 3.5
+    by_hand = np.corrcoef([1, 1, 1, 4, 4, 4], [3.5, 0, 1, 3.5, 3.5, 3.5])[0, 1]
+    assert blunt.rank == pytest.approx(by_hand)
+    masked = score(lambda _: [np.array([0, -1.0, -1.0]), np.array([0, 1.0, 1.0])], [group])
+    assert (masked.wrong, masked.silent) == (0.0, pytest.approx(0.5 / 1.5))
+    assert score(true_advantages, [group]).rank == pytest.approx(1.0)
+    assert score(lambda _: [np.ones(3), np.ones(3)], [group]).rank == 0.0
+
+
+def test_ways_give_the_credit_that_the_methods_rows_would_carry(group):
+    """Rewards 0 and 1: scaled -.7071 and .7071; R3L masks the first turn of both and lifts the winner to 3."""
+    credit = {name: way(group) for name, way in ways().items()}
+    low = 0.5**0.5
+    assert credit["GRPO"][0] == pytest.approx([-low] * 3, rel=1e-5)
+    assert credit[OWN][0] == pytest.approx([0, -low, -low], rel=1e-5)
+    assert credit[OWN][1].tolist() == [0, 3, 3]
+    assert credit["R3L without amplification"][1] == pytest.approx([0, low, low], rel=1e-5)
+    assert credit["R3L, pivot at the first turn"][1].tolist() == [3, 3, 3]
+    assert credit["R3L, the oracle's pivot"][0] == pytest.approx([0, -low, -low], rel=1e-5)
+
+
+def test_a_moved_pivot_masks_of_the_stitched_no_more_than_is_shared(group):
+    late = replace(group, oracle={group.members[0].trajectory_id: 2})
+    lost, won = ways()["R3L, the oracle's pivot"](late)
+    assert (lost[:2].tolist(), won.tolist()) == ([0, 0], [0, 3, 3])
+
+
+def test_vineppo_reads_the_continuations_that_the_truth_does_not(group):
+    """The start is the group's mean 1/2; from turn 1 on 0, from turn 2 on 1 (base) and 1/3 (stitched)."""
+    lost, won = ways()["VinePPO"](group)
+    assert lost.tolist() == [-0.5, 1.0, -1.0]
+    assert won == pytest.approx([-0.5, 1 / 3, 2 / 3])
+    truth_only = {state: {k: of[k] for k in of if k < 3} for state, of in REWARDS.items()}
+    assert ways()["VinePPO"](replace(group, rewards=truth_only))[0].tolist() == [-0.5, 1.0, -1.0]
+
+
+def test_pivots_are_held_against_the_largest_fall(group):
+    """The base falls most at turn 1, its pivot. By halves: even says turn 1, where odd has 0; odd's first turn, .5."""
+    found = pivots([group])
+    assert (found.bases, found.exact, found.near, found.guess) == (1, 1.0, 1.0, pytest.approx(1 / 3))
+    assert (found.at_pivot, found.at_oracle, found.at_any) == (-0.5, -0.5, pytest.approx(-0.25 / 3))
+    assert found.at_worst == pytest.approx((0.0 + 0.5) / 2)
+    assert pivots([replace(group, members=group.members[:1], states=group.states[:1])]) is None
+
+
+def test_an_interval_is_students():
+    assert interval([1.0, 2.0, 3.0]).half == pytest.approx(4.303 / 3**0.5)
+    assert str(interval([0.5])) == "0.500"
+
+
+def test_a_method_of_ten_lines_from_outside_is_scored(group, tmp_path, monkeypatch):
+    (tmp_path / "tenlines.py").write_text(
+        "import numpy as np\n"
+        "from r3l.methods.base import Method\n\n\n"
+        "class LastTurn(Method):\n"
+        "    credits_turns = True\n\n"
+        "    def turn_advantages(self, settings, group):\n"
+        "        return [np.eye(len(own))[-1] * one.scaled for one, own in zip(group.credit, group.turns)]\n"
+    )
+    monkeypatch.setenv(plugins.NAMED, "")
+    monkeypatch.setenv(plugins.FOLDERS, str(tmp_path))
+    monkeypatch.syspath_prepend(str(tmp_path))
+    _, won = ways(["tenlines:LastTurn"])["tenlines:LastTurn"](group)
+    assert won == pytest.approx([0, 0, 0.5**0.5], rel=1e-5)
+    with pytest.raises(ConfigError, match="nosuch"):
+        ways(["nosuch"])
+
+
+def half_wins(request_id: str, prompt: str) -> str:
+    """Of what is played on from a state, every even number walks right; odd ones wait."""
+    if "/continuation=" not in request_id:
+        return walker(request_id, prompt)
+    number = int(request_id.split("/continuation=")[1].split("/")[0])
+    return "!right" if number % 2 == 0 else "!wait"
+
+
+@pytest.fixture
+def stored(tmp_path, monkeypatch):
+    """An iteration of the corridor: two tasks with two bases each, and three retries that stitched."""
+    config = compose(run="demo", store={"root": str(tmp_path / "store")}, rollout={"group_size": 4})
+    tables, _ = rehearse(config.method)
+    failed = [one for one in tables["base"]["trajectories"] if not one.success]
+    verdicts = [OraclePivot(one.trajectory_id, 0, one.task, one.group_id, 2, "lost") for one in failed]
+    tables["oracle_pivots"] = {"oracle_pivots": verdicts}
+    store = Store.open(config.store.root)
+    save_config(store, config, 0)
+    commit_iteration(store, tables=tables)
+    policy = PolicySnapshot("", "policy-0")
+    monkeypatch.setattr(policies, "find", lambda *_: policies.Policies(policy, policy, policy, None, None))
+    worlds = []
+    monkeypatch.setattr(Workbench, "_start", lambda _: worlds.append(explorer(half_wins)) or worlds[-1])
+    return store, tmp_path / "exam", worlds
+
+
+def test_the_corridor_is_worth_what_its_walker_wins(stored):
+    """Half of what is played from before the trap wins, nothing from behind it; a state is played on from once."""
+    store, folder, worlds = stored
+    exam = play_exam(store, Asked("demo", continuations=7), folder)
+    first = exam.groups[0]
+    lost, won = first.members[0], first.members[1]
+    assert (lost.reward, won.reward) == (0.0, 1.0)
+    truth = dict(zip([one.trajectory_id for one in first.members], true_advantages(first), strict=True))
+    assert truth[lost.trajectory_id].tolist() == [0, 0, -0.5, 0, 0, 0, 0, 0]
+    assert truth[won.trajectory_id].tolist() == [0, 0, 0, 0, 0.5]
+    assert first.oracle == {lost.trajectory_id: 2}
+    states = {state for group in exam.groups for own in group.states for state in own}
+    begun = [name for name, _, _ in worlds[0].engine.requests if name.count("turn=") == 1]
+    played_on = {name.rsplit("/turn=", 1)[0] for name in begun}
+    assert len(played_on) == 7 * len(states)
+    found = pivots(exam.groups)
+    assert (found.exact, found.at_pivot) == (1.0, -0.5)  # the walker's reflections name turn 2
+
+
+def test_what_was_played_is_kept_and_only_the_rest_is_played(stored):
+    store, folder, worlds = stored
+    play_exam(store, Asked("demo", continuations=5), folder)
+    once = Folder(folder).continuations(0)
+    play_exam(store, Asked("demo", continuations=5), folder)
+    assert len(worlds) == 1  # the second exam started nothing
+    play_exam(store, Asked("demo", continuations=7), folder)
+    assert {name.split("/continuation=")[1][0] for name, _, _ in worlds[1].engine.requests} == {"5", "6"}
+    more = Folder(folder).continuations(0)
+    assert [one for one in more if one.number < 5] == once
+    play_exam(store, Asked("demo", continuations=7), folder.with_name("again"))
+    assert Folder(folder.with_name("again")).continuations(0) == more  # the same seed, the same rows
+
+
+def test_the_seed_reaches_the_sampling_and_a_folder_holds_one_exam(stored):
+    store, folder, worlds = stored
+    play_exam(store, Asked("demo", continuations=5), folder)
+    with pytest.raises(ConfigError, match="seed=0, and 1 is asked for"):
+        play_exam(store, Asked("demo", continuations=5, seed=1), folder)
+    play_exam(store, Asked("demo", continuations=5, seed=1), folder.with_name("other"))
+    seeds = [{name: sampling.seed for name, _, sampling in world.engine.requests} for world in worlds]
+    assert seeds[0].keys() == seeds[1].keys()
+    assert not set(seeds[0].values()) & set(seeds[1].values())
+    assert Folder(folder).continuations(0)[0].seed != Folder(folder.with_name("other")).continuations(0)[0].seed
+
+
+def test_a_sample_of_groups_is_examined(stored):
+    store, folder, _ = stored
+    assert [len(play_exam(store, Asked("demo", continuations=5, groups=1), folder).groups)] == [1]
+    with pytest.raises(StoreError, match=r"has no exam\.json"):
+        Folder(folder.parent / "nothing").exam()
+
+
+def test_another_policy_may_not_play_on(stored, monkeypatch):
+    store, folder, _ = stored
+    other = PolicySnapshot("", "another")
+    monkeypatch.setattr(policies, "find", lambda *_: policies.Policies(other, other, other, None, None))
+    with pytest.raises(ConfigError, match=r"sampled by policy policy-0, and policy\.path now has another"):
+        play_exam(store, Asked("demo"), folder)
+
+
+def test_the_page_has_every_way_and_both_answers(stored):
+    store, folder, _ = stored
+    exams = [play_exam(store, Asked("demo", continuations=7), folder)]
+    scored = scores(ways(), exams)
+    text = page(exams, scored)
+    assert all(f"| {name} |" in text for name in scored)
+    assert "the pivot is the turn of the largest fall in 1.000" in text
+    pytest.importorskip("matplotlib")
+    write_page(exams, scored, folder / "exam.md")
+    assert (folder / "exam" / "scores.svg").read_text().startswith("<?xml")
+    assert isinstance(exams[0], Exam)
