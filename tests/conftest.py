@@ -74,3 +74,16 @@ def pytest_make_collect_report(collector):
         report.outcome = "skipped"
         report.longrepr = (str(collector.path), 1, f"Skipped: needs {found[1]}, which an extra installs")
     return report
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Of the fast suite, one worker takes all tests of flows: Prefect's server is started once, not by each worker."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class FlowsTogether(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            return "tests/flows" if nodeid.startswith("tests/flows/") else super()._split_scope(nodeid)
+
+    together = config.getvalue("dist") == "loadfile" and "not slow" in config.option.markexpr
+    return FlowsTogether(config, log) if together else None

@@ -34,6 +34,7 @@ def test_axe_finds_nothing_and_no_page_is_wider_than_the_screen(page, address):
         assert violations(page) == [], path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", VIEWS[1:2], ids=str, indirect=True)
 def test_axe_finds_nothing_in_a_report(page, tmp_path):
     store = Store.open(str(tmp_path / "store"))

@@ -9,6 +9,7 @@ from r3l.store.stage import Store
 from tests.browser.conftest import VIEWS
 from tests.support.audit_world import commit_world
 
+pytestmark = pytest.mark.slow
 PAGES = (
     "/",
     "/run/demo",
@@ -134,7 +135,6 @@ def test_hostile_text_is_shown_and_does_nothing(page, address):
     assert len(page.inner_text("body")) > 1_000_000
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", VIEWS, ids=lambda view: f"{view[0]}-{view[1]}", indirect=True)
 def test_every_page_fits_its_window_and_can_be_read(page, address):
     for path in PAGES:

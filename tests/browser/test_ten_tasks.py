@@ -2,6 +2,8 @@
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 
 class Visitor:
     """Somebody who starts at the front page. Choosing in a list and pressing a button count as a click; typing
@@ -111,7 +113,6 @@ def test_success_is_shown_by_task_type(visitor):
     assert [text for text in cells if text.endswith("%")]
 
 
-@pytest.mark.slow
 def test_a_task_is_followed_over_the_iterations(visitor):
     visitor.tab("Tasks")
     visitor.click("#often td.name a")
