@@ -85,7 +85,8 @@ def connect(
         StoreError: nothing of the only run that was asked for is sound.
     """
     only = names_needed(question)
-    everything, left_out = gather(store, runs, verify, stages_read(only))
+    wide = only == ALL or "stages" in words_of(question)
+    everything, left_out = gather(store, runs, verify, stages_read(only), wide=wide)
     if not verify:
         everything = bundled(store, everything, tables_in(only), make=only != ALL)
     return open_connection(store, everything, branch, left_out, only)
@@ -97,13 +98,14 @@ def gather(
     verify: bool = False,
     stages: frozenset[str] | None = None,
     newest: int | None = None,
+    wide: bool = True,
 ) -> tuple[Contents, dict[str, str]]:
-    """Return what these runs hold, and run -> why it, or some of it, is left out. Arguments and errors as of `connect`;
-    `newest`: of earlier blocks than these newest iterations lie in, nothing is read."""
+    """Return what these runs hold, and run -> why it, or some of it, is left out. Arguments and errors as of `connect`
+    and of `index_run`."""
     everything, left_out = Contents(), dict[str, str]()
     for run in named_runs(store) if runs is None else runs:
         try:
-            index = index_run(store, run, verify, stages, newest)
+            index = index_run(store, run, verify, stages, newest, wide)
             if index.damage:
                 left_out[run] = partly(index.damage)
             everything.add(index.contents)
@@ -164,7 +166,7 @@ def open_connection(
 
 def names_needed(question: str) -> frozenset[str]:
     """Find the names that a question needs; all where it names a table that is none of them, or asks what there is."""
-    words = frozenset(re.findall(r"\w+", question.lower()))
+    words = words_of(question)
     is_known = words & {*ALL, LEFT_OUT} or (words and not words & READS)
     if not is_known or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
         return ALL
@@ -173,6 +175,10 @@ def names_needed(question: str) -> frozenset[str]:
         if view in views:
             views |= ALL.intersection(re.findall(r"(?:FROM (?!lines\b)|lines\.)(\w+)", view_sql(view)))
     return frozenset(views)
+
+
+def words_of(question: str) -> frozenset[str]:
+    return frozenset(re.findall(r"\w+", question.lower()))
 
 
 def tables_in(only: frozenset[str]) -> frozenset[str]:
@@ -204,9 +210,10 @@ def build(
     one."""
     connection.execute("CREATE SCHEMA IF NOT EXISTS stored; CREATE SCHEMA IF NOT EXISTS lines")
     if "stages" in only:
-        fill(connection, "main.stages", contents.stages)
+        names = [name for name, column in contents.stages.items() if column or not contents.stages["run"]]
+        fill(connection, "main.stages", contents.stages, names)
         connection.execute("CREATE TABLE lines.stages AS FROM main.stages")
-        fill(connection, "lines.stages", contents.seen)
+        fill(connection, "lines.stages", contents.seen, names)
     for statement in (*table_views(contents, root, only), *(view_sql(view) for view in VIEWS if view in only)):
         connection.execute(statement)
     for name in (*TABLES, *VIEWS):
@@ -216,15 +223,17 @@ def build(
         connection.execute(view_sql(MACROS))
 
 
-def fill(connection: duckdb.DuckDBPyConnection, table: str, rows: Mapping[str, list[Any]]) -> None:
-    """Add rows of `stages`, given as columns. As parameters: making an Arrow array of a list imports pandas, which
-    takes longer than all the rest.
+def fill(
+    connection: duckdb.DuckDBPyConnection, table: str, rows: Mapping[str, list[Any]], names: Sequence[str]
+) -> None:
+    """Add rows of `stages`, given as columns, of which only `names` are read. As parameters: making an Arrow array of a
+    list imports pandas, which takes longer than all the rest.
     """
-    types = {field.name: duck_type(field.type) for field in STAGES_SCHEMA}
+    types = {name: duck_type(STAGES_SCHEMA.field(name).type) for name in names}
     declarations = ", ".join(f'"{name}" {type_}' for name, type_ in types.items())
     lists = ", ".join(f"unnest(${place}::{type_}[])" for place, type_ in enumerate(types.values(), 1))
     connection.execute(f"CREATE TABLE IF NOT EXISTS {table} ({declarations})")
-    connection.execute(f"INSERT INTO {table} SELECT {lists}", [rows[name] for name in types])
+    connection.execute(f"INSERT INTO {table} SELECT {lists}", [rows[name] for name in names])
 
 
 def view_sql(view: str) -> str:

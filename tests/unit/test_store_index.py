@@ -21,6 +21,7 @@ from r3l.errors import StoreError
 from r3l.store.catalog import connect
 from r3l.store.figures import LINES, remember_answers
 from r3l.store.index import blocks as index
+from r3l.store.index.contents import NARROW, STAGES_SCHEMA
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 
@@ -96,6 +97,20 @@ def test_an_index_that_is_no_index_is_made_anew(store, damage):
     )
     assert counted(store) == expected
     assert path.read_text() == whole
+
+
+@pytest.mark.parametrize("cached", [False, True])
+def test_a_question_that_does_not_name_stages_reads_the_columns_that_its_views_need(store, cached):
+    if cached:
+        counted(store)
+    for view in ("iterations", "account"):
+        with connect(store, ["good"], question=f"FROM {view}") as narrow, connect(store, ["good"]) as wide:
+            rows, expected = (one.sql(f"FROM {view} ORDER BY ALL").fetchall() for one in (narrow, wide))
+            assert rows
+            assert repr(rows) == repr(expected)
+            assert narrow.sql("FROM stages").columns == [*NARROW]
+    with connect(store, ["good"], question="SELECT count(*) FROM stages") as asked:
+        assert asked.sql("FROM stages").columns == STAGES_SCHEMA.names
 
 
 @pytest.mark.parametrize("missing", ["run", "store"])

@@ -14,7 +14,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,7 +22,7 @@ from r3l.store import manifest as manifests
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles
 from r3l.store.files.stamps import UNSETTLED_NS, Stamp, stamp_of
-from r3l.store.index.cached import index_path, parsed, recalled, remember, untorn
+from r3l.store.index.cached import contents_from, index_path, lines_of, parsed, recalled, remember, untorn
 from r3l.store.index.contents import Contents, Part, contents_of
 from r3l.store.layout import ITERATION, MANIFEST, SETTINGS, StageKey, key_of
 from r3l.store.manifest import Manifest, NamedFile
@@ -65,6 +64,7 @@ def index_run(
     verify: bool = False,
     stages: Collection[str] | None = None,
     newest: int | None = None,
+    wide: bool = True,
 ) -> Indexed:
     """Return what the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by
     its stamp.
@@ -74,11 +74,12 @@ def index_run(
     Args:
         stages: read these alone, without their rows of the view `stages`, and look at no other stage's files.
         newest: read of the run itself no earlier block than these newest iterations lie in (None: all).
+        wide: read every column of the view `stages`, and not only those that other views read.
 
     Raises:
         StoreError: no stage of the run is sound.
     """
-    some = [indexed_block(store, run, block, verify, stages) for block in blocks_of(store, run, newest)]
+    some = [indexed_block(store, run, block, verify, stages, wide) for block in blocks_of(store, run, newest)]
     damage = {folder: why for one in some for folder, why in one.damage.items()}
     if damage and not any(one.sound for one in some):
         raise StoreError(next(iter(damage.values())))
@@ -119,27 +120,34 @@ def blocks_of(store: Store, run: str, newest: int | None = None) -> Iterator[Blo
 
 
 def indexed_block(
-    store: Store, run: str, block: Block, verify: bool = False, stages: Collection[str] | None = None
+    store: Store,
+    run: str,
+    block: Block,
+    verify: bool = False,
+    stages: Collection[str] | None = None,
+    wide: bool = True,
 ) -> Indexed:
-    """Read a block of the index: as it is cached, or made anew where it is stale."""
+    """Read a block of the index: as it is cached, or made anew where it is stale. Arguments as of `index_run`."""
     path = index_path(store, run).with_suffix("") / f"{block.name}.json"
     lines = recalled(path)
     head = parsed(lines[0]) if lines else None
     of = [*block.folders, *block.beside]
-    if head and not verify and (head["run"], head["of"], len(head["stages"]) + 2) == (run, of, len(lines)):
+    if head and not verify and (head["run"], head["of"], len(head["stages"]) + 3) == (run, of, len(lines)):
         wanted = [place for place, stage in enumerate(head["stages"], 1) if stages is None or stage in stages]
         kept = [content for place in wanted if (content := parsed(lines[place]))]
-        rows = lines[-1] if stages is None else b""
-        whole = len(kept) == len(wanted) and (stages is not None or untorn(rows))
+        rows = [] if stages is not None else lines[-2:] if wide else lines[-2:-1]
+        whole = len(kept) == len(wanted) and all(map(untorn, rows))
         if whole and is_unchanged(store.root, head, kept):
             contents = partial(contents_from, kept, rows)
             return Indexed(run, head["state"], contents, {}, bool(head["stages"]), stamp_of(path))
-    old = [] if verify or not head else [parsed(line) or {"files": {}} for line in lines[1:-1]]
+    old = [] if verify or not head else [parsed(line) or {"files": {}} for line in lines[1:-2]]
     known = {name: stamp for stage in old for name, stamp in stage["files"].items()}
     index = build_index(store, run, block, path, known)
     if index.damage:  # a stage may have been made again between its manifest and its files
         index = build_index(store, run, block, path, {})
-    return index if stages is None else replace(index, read=lambda: index.contents.of(stages))
+    if stages is not None:
+        return replace(index, read=lambda: index.contents.of(stages))
+    return index if wide else replace(index, read=lambda: index.contents.narrow())
 
 
 def build_index(store: Store, run: str, block: Block, path: Path, known: dict[str, Stamp]) -> Indexed:
@@ -180,18 +188,6 @@ def build_index(store: Store, run: str, block: Block, path: Path, known: dict[st
     head = {"run": run, "of": of, "state": state, "stages": list(stamps), "files": stamps_of_settings}
     written = remember(path, *lines_of(head, folders, stamps, contents))
     return replace(index, kept=stamp_of(path) if written else None)
-
-
-def lines_of(
-    head: dict[str, Any], folders: dict[str, int], stamps: dict[str, dict[str, Stamp]], contents: Contents
-) -> Iterator[dict[str, Any]]:
-    """Yield the lines of a block's file: what each question needs, then a line per stage, then the rows of `stages`."""
-    stages = {name: stage_of(name, stamps) for name in folders}
-    yield head | {"folders": {name: when for name, when in folders.items() if not stages[name]}}
-    for stage, files in stamps.items():
-        own = {name: when for name, when in folders.items() if stages[name] == stage}
-        yield {"folders": own, "files": files} | parts_in(contents, stage)
-    yield {"stages": contents.stages, "seen": contents.seen}
 
 
 def with_kinds(root: str, parts: list[Part]) -> list[Part]:
@@ -270,26 +266,3 @@ def folder_stamps(root: str, top: str) -> Iterator[tuple[str, int]]:
     for folder, folders, _ in os.walk(f"{root}/{top}"):
         folders[:] = [name for name in folders if name != "policies" and not name.startswith(".")]
         yield os.path.relpath(folder, root), os.stat(folder).st_mtime_ns
-
-
-def stage_of(folder: str, stages: Collection[str]) -> str:
-    """Name the one of these stages that a folder belongs to; empty for any other folder."""
-    stage = folder.partition("/iteration=")[2].partition("/")[2].partition("/")[0]
-    return stage if stage in stages else ""
-
-
-def parts_in(contents: Contents, stage: str) -> dict[str, list[Any]]:
-    """Return the files of a stage, each with its place among those of all stages."""
-    return {
-        name: [[place, *part] for place, part in enumerate(parts) if part.stage == stage]
-        for name, parts in (("own", contents.own), ("taken_over", contents.taken_over))
-    }
-
-
-def contents_from(kept: list[dict[str, Any]], rows: bytes) -> Contents:
-    """Return the contents that `remember` was given, of some stages, in the order that they had."""
-    parts = {
-        name: [Part(*part) for _, *part in sorted((one for stage in kept for one in stage[name]), key=itemgetter(0))]
-        for name in ("own", "taken_over")
-    }
-    return Contents(**(parsed(rows) or {}), own=parts["own"], taken_over=parts["taken_over"])

@@ -3,16 +3,20 @@ for."""
 
 import json
 import logging
+from collections.abc import Collection, Iterator
 from hashlib import blake2b, sha256
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
 from r3l.store.digests import canonical
 from r3l.store.files.local import cache_folder, replace_text
+from r3l.store.files.stamps import Stamp
+from r3l.store.index.contents import NARROW, Contents, Part
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
 
-FORMAT = 6
+FORMAT = 7
 VERSION = blake2b(canonical([FORMAT, VERSIONS]), digest_size=16).digest()
 log = logging.getLogger("r3l.store")
 
@@ -63,3 +67,47 @@ def remember(path: Path, *parts: dict[str, Any]) -> bool:
 
 def digest_of(line: bytes) -> bytes:
     return blake2b(line, digest_size=16, key=VERSION).hexdigest().encode()
+
+
+def lines_of(
+    head: dict[str, Any], folders: dict[str, int], stamps: dict[str, dict[str, Stamp]], contents: Contents
+) -> Iterator[dict[str, Any]]:
+    """Yield the lines of a block's file: what each question needs, then a line per stage, then the rows of `stages`:
+    the columns that views read, and the others."""
+    stages = {name: stage_of(name, stamps) for name in folders}
+    yield head | {"folders": {name: when for name, when in folders.items() if not stages[name]}}
+    for stage, files in stamps.items():
+        own = {name: when for name, when in folders.items() if stages[name] == stage}
+        yield {"folders": own, "files": files} | parts_in(contents, stage)
+    for narrow in (True, False):
+        yield {
+            kind: {name: column for name, column in rows.items() if (name in NARROW) == narrow}
+            for kind, rows in (("stages", contents.stages), ("seen", contents.seen))
+        }
+
+
+def stage_of(folder: str, stages: Collection[str]) -> str:
+    """Name the one of these stages that a folder belongs to; empty for any other folder."""
+    stage = folder.partition("/iteration=")[2].partition("/")[2].partition("/")[0]
+    return stage if stage in stages else ""
+
+
+def parts_in(contents: Contents, stage: str) -> dict[str, list[Any]]:
+    """Return the files of a stage, each with its place among those of all stages."""
+    return {
+        name: [[place, *part] for place, part in enumerate(parts) if part.stage == stage]
+        for name, parts in (("own", contents.own), ("taken_over", contents.taken_over))
+    }
+
+
+def contents_from(kept: list[dict[str, Any]], rows: list[bytes]) -> Contents:
+    """Return the contents that `remember` was given, of some stages, in the order that they had."""
+    columns: dict[str, dict[str, list[Any]]] = {}
+    for content in filter(None, map(parsed, rows)):
+        for kind, some in content.items():
+            columns.setdefault(kind, {}).update(some)
+    parts = {
+        name: [Part(*part) for _, *part in sorted((one for stage in kept for one in stage[name]), key=itemgetter(0))]
+        for name in ("own", "taken_over")
+    }
+    return Contents(**columns, own=parts["own"], taken_over=parts["taken_over"])

@@ -40,6 +40,8 @@ STAGES_SCHEMA = pa.schema(
     ]
 )
 
+# Of these, what the views read. The others are most of the bytes: settings, figures and machine of each stage.
+NARROW = ("run", "branch", "iteration", "stage", "seconds", "committed_at")
 
 BUNDLED = "column"
 ITERATION = re.compile(r"/iteration=(-?[0-9]+)/")
@@ -86,7 +88,7 @@ class Contents:
         """Add the contents of another run."""
         for mine, theirs in ((self.stages, other.stages), (self.seen, other.seen)):
             for name, column in mine.items():
-                column.extend(theirs[name])
+                column.extend(theirs.get(name, ()))
         self.own.extend(other.own)
         self.taken_over.extend(other.taken_over)
 
@@ -94,6 +96,11 @@ class Contents:
         """Leave out the files of all other stages."""
         own, taken_over = ([part for part in parts if part.stage in stages] for parts in (self.own, self.taken_over))
         return replace(self, own=own, taken_over=taken_over)
+
+    def narrow(self) -> Contents:
+        """Leave out the columns of `stages` that no view reads."""
+        stages, seen = ({name: rows[name] for name in NARROW} for rows in (self.stages, self.seen))
+        return replace(self, stages=stages, seen=seen)
 
 
 def contents_of(stages: Iterable[Manifest], beside: Collection[str] = ()) -> Contents:
