@@ -20,6 +20,7 @@ RECORDS: dict[str, type] = {
     "training_rows": learning.TrainingRow,
     "replay": learning.ReplayedGroup,
     "updates": learning.OptimiserStep,
+    "training_scores": learning.TrainingScore,
     "evaluations": attempts.EvaluatedEpisode,
     "events": attempts.Event,
 }
@@ -92,7 +93,7 @@ STAGES: dict[str, Stage] = {
         ("training_rows",), ("base", "reflections", "retries", "distilled", "credit"), sharded=True, code=2
     ),
     "replay": Stage(("replay", "training_rows"), ("credit", "training_rows"), optional=True),
-    "updates": Stage(("updates",), ("training_rows", "replay"), trains=True),
+    "updates": Stage(("updates", "training_scores"), ("training_rows", "replay"), trains=True),
     "evaluations": Stage(
         ("evaluations", *EPISODES), code=2, samples=True, plays=True, tasks_of="evaluation", optional=True, apart=True
     ),

@@ -21,12 +21,21 @@ WHERE t.run = $run AND t.branch = $branch AND t.iteration = $iteration AND t.sou
 ORDER BY t.role = 'replay', t.row_id LIMIT 1
 """
 TOKENS = """
-SELECT * FROM (
+WITH scored AS (
+    SELECT logprobs, entropies, teacher_logprobs FROM lines.training_scores
+    WHERE run = $run AND branch = $branch AND iteration = $iteration AND row_id = $row
+),
+tokens AS (
     SELECT unnest(range(len(token_ids))) AS place, unnest(token_ids) AS id, unnest(weights) AS weight,
     unnest(logprobs) AS logprob,
            coalesce(unnest(advantages), advantage) AS advantage
     FROM lines.training_rows WHERE run = $run AND branch = $branch AND iteration = $iteration AND row_id = $row
+),
+ranked AS (
+    SELECT *, CASE WHEN weight <> 0 THEN count(*) FILTER (weight <> 0) OVER (ORDER BY place) END AS nth FROM tokens
 )
+SELECT ranked.*, logprobs[nth] AS trainer, entropies[nth] AS entropy, teacher_logprobs[nth] AS teacher
+FROM ranked LEFT JOIN scored ON true
 WHERE $every OR weight <> 0 ORDER BY place LIMIT $size OFFSET $offset
 """
 
@@ -62,6 +71,15 @@ class TokenPage:
                 split.append([])
             split[-1].append(token)
         return split
+
+    def has(self, score: str) -> bool:
+        """Tell whether the update stored a score of these tokens: trainer, entropy or teacher."""
+        return any(token[score] is not None for token in self.tokens)
+
+    def difference(self, token: Row) -> float | None:
+        """Compute by how many nats the trainer finds the token likelier than the engine that sampled it."""
+        engine = self.logprob(token)
+        return None if engine is None or token["trainer"] is None else token["trainer"] - engine
 
     def logprob(self, token: Row) -> float | None:
         """Find the log-probability under the policy that sampled the token; None if the token was not sampled."""

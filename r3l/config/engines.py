@@ -1,6 +1,6 @@
 """Settings of each engine, one class per engine."""
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -13,6 +13,7 @@ TINY = 30_000_000  # parameters up to which a second thread of torch costs more 
 
 class EngineSettings(Member):
     IDENTITY_OF = stages_that(lambda stage: stage.samples)
+    SAMPLER_RATIO: ClassVar[Literal["none", "truncate"]] = "truncate"  # what method.sampler_ratio=auto means
 
     canary_tolerance: float = Field(
         0.0,
@@ -28,6 +29,7 @@ class EngineSettings(Member):
 
 class TransformersLocalSettings(EngineSettings):
     kind: Literal["transformers_local"] = "transformers_local"
+    SAMPLER_RATIO = "none"  # the trainer's own arithmetic
     max_batch: int = Field(
         64,
         ge=1,

@@ -15,13 +15,16 @@ LARGEST = 2**63 - 1  # what the widest column of whole numbers holds, and so the
 WEEK_S = 7 * 24 * 3600.0  # the longest time that anything is waited for
 
 
-def identity_of(*stages: str) -> dict[str, Any]:
+def identity_of(*stages: str, later: bool = False) -> dict[str, Any]:
     """Mark the stages whose identity a field belongs to: ``Field(..., json_schema_extra=identity_of("base"))``.
 
     Without a stage the field belongs to none, because it changes no stored row. A field without this mark belongs to
     the stages of its section.
+
+    Args:
+        later: stages were stored before there was the setting. Its default does what they did, and is left out.
     """
-    return {"identity": list(stages)}
+    return {"identity": list(stages), **({"later": True} if later else {})}
 
 
 class Section(BaseModel):
@@ -97,6 +100,12 @@ def belongs(section: type[Section], field: str, stage: str) -> bool:
     return stages is None or stage in stages
 
 
+def is_silent(section: type[Section], field: str, value: object) -> bool:
+    """Tell whether a setting that came later has the value that stands for what was done before it."""
+    extra = section.model_fields[field].json_schema_extra
+    return isinstance(extra, dict) and bool(extra.get("later")) and value == section.model_fields[field].default
+
+
 def settings_of(section: Section, stage: str) -> dict[str, Any]:
     """Collect the settings that are part of a stage's identity, as JSON values, without empty sections."""
     settings: dict[str, Any] = {}
@@ -104,6 +113,6 @@ def settings_of(section: Section, stage: str) -> dict[str, Any]:
         part = getattr(section, name)
         if isinstance(part, Section):
             settings |= {name: of_part} if (of_part := settings_of(part, stage)) else {}
-        elif belongs(type(section), name, stage):
+        elif belongs(type(section), name, stage) and not is_silent(type(section), name, part):
             settings[name] = value
     return settings

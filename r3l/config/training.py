@@ -53,6 +53,15 @@ class TrainingSettings(Section):
             "shortened. If empty, the drift is neither measured nor bounded."
         ),
     )
+    scores: bool = Field(
+        False,
+        description=(
+            "Store the log-probability and the entropy of every trained token before the update moves the policy, in "
+            "the table training_scores: at most 4 bytes per token, and no further pass. Rows whose loss has a ratio to "
+            "the sampler or a teacher are stored in any case."
+        ),
+        json_schema_extra=identity_of("updates", later=True),
+    )
     beta1: float = Field(0.9, ge=0, lt=1, description="First beta of AdamW, 0 to below 1.")
     beta2: float = Field(0.95, ge=0, lt=1, description="Second beta of AdamW, 0 to below 1.")
     eps: float = Field(

@@ -5,6 +5,7 @@ from r3l.losses.balance import Bounds, candidates, choose_bounds, masses
 from r3l.losses.kl_penalty import ESTIMATORS, kl_penalty
 from r3l.losses.objectives import LOSSES, Objective, RowLoss
 from r3l.losses.off_policy_mask import off_policy
+from r3l.losses.sampler_ratio import sampler_weights
 
 __all__ = [
     "ESTIMATORS",
@@ -17,4 +18,5 @@ __all__ = [
     "kl_penalty",
     "masses",
     "off_policy",
+    "sampler_weights",
 ]

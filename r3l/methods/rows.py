@@ -120,6 +120,9 @@ def row(
     group_size: int,
 ) -> TrainingRow:
     """Lay contexts and replies end to end, as one sequence."""
+    if settings.sampler_ratio not in ("auto", "none") and objective.term == "rl":
+        bounds = {"rule": settings.sampler_ratio, "low": settings.sampler_low, "high": settings.sampler_high}
+        objective = replace(objective, settings={**objective.settings, "sampler": bounds})
     masks = response_weights(segments.lengths(), segments.mask_turn)
     trained_tokens = int(sum(mask.sum() for mask in masks))
     weight, reduction = normaliser(settings, objective.term, sum(segments.lengths()), trained_tokens, group_size)

@@ -23,7 +23,7 @@ from r3l.records.attempts import (
     observation_hash,
 )
 from r3l.records.column import Column, Same
-from r3l.records.learning import Credit, OptimiserStep, ReplayedGroup, TrainingRow
+from r3l.records.learning import Credit, OptimiserStep, ReplayedGroup, TrainingRow, TrainingScore
 from r3l.records.plan import SamplingPlan
 from r3l.records.reflections import OraclePivot, Outcome, Reflection
 
@@ -44,6 +44,7 @@ __all__ = [
     "Status",
     "Task",
     "TrainingRow",
+    "TrainingScore",
     "Trajectory",
     "Turn",
     "observation_hash",

@@ -220,3 +220,45 @@ class OptimiserStep:
         float | None, Column("share of the step's length that was taken; 1: all of it", bits=64, since=5)
     ] = None
     drift_tokens: Annotated[int, Column("neutral tokens that the drift was measured on", since=5, before=0)] = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingScore:
+    """What the update found of one training row before it moved the policy, for each token with weight, in their
+    order."""
+
+    row_id: Annotated[str, Column("the row of training_rows", since=6)]
+    group_id: Annotated[str, Column("its group", since=6)]
+    iteration: Annotated[int, Column("training iteration", since=6)]
+    logprobs: Annotated[
+        list[float],
+        Column(
+            "log-probabilities by the trainer: of the policy before the update (before the first step that reads the "
+            "row, where nothing needs them earlier), or of the one that sampled the row, where a ratio is to it",
+            since=6,
+            dropped_with="logprobs",
+        ),
+    ]
+    entropies: Annotated[
+        list[float],
+        Column(
+            "entropy (nats) there, of the policy before the first step that reads the row",
+            since=6,
+            dropped_with="logprobs",
+        ),
+    ]
+    teacher_logprobs: Annotated[
+        list[float] | None,
+        Column(
+            "the same policy's log-probabilities behind the teacher's context; null: the row has no teacher",
+            since=6,
+            dropped_with="logprobs",
+        ),
+    ] = None
+    cut_tokens: Annotated[
+        int | None,
+        Column(
+            "tokens whose ratio of sampler to trainer was cut or masked; null: no such weight (method.sampler_ratio)",
+            since=6,
+        ),
+    ] = None

@@ -38,6 +38,7 @@ VIEWS = (
     "groups",
     "account",
     "turn_credit",
+    "sampler_ratios",
     "dominance",
     "confusion",
     "diagnoses",

@@ -169,6 +169,14 @@ METRICS = (
     unseen("step_share", "updates", "min(step_share)", followed=True),
     unseen("clip_fraction", "updates", of_steps("clip_fraction")),
     unseen("ratio_mean", "updates", of_steps("ratio_mean")),
+    # Of trainer to engine, where the update stored its scores.
+    unseen("sampler_ratio_mean", "sampler_ratios", "list_avg(flatten(list(ratios)))"),
+    unseen("sampler_ratio_p99", "sampler_ratios", "list_aggregate(flatten(list(ratios)), 'quantile_cont', 0.99)"),
+    unseen(
+        "sampler_cut",
+        "sampler_ratios",
+        "sum(cut_tokens) / nullif(sum(len(ratios)) FILTER (cut_tokens IS NOT NULL), 0)",
+    ),
     unseen("reference_tokens", "updates", "sum(reference_tokens)::BIGINT"),
     Metric("canary_error", "updates", "max(canary_error)", "canary error", "{:.1e}", chart=None),
     Metric(

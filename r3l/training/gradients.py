@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from r3l.errors import TrainingError
-from r3l.losses import RowLoss, kl_penalty, off_policy
+from r3l.losses import RowLoss, kl_penalty, off_policy, sampler_weights
 from r3l.training.rows import UpdateRow
 
 Floats = NDArray[np.float64]
@@ -123,13 +123,22 @@ def is_masked(row: UpdateRow, logp: torch.Tensor) -> bool:
     return bool(row.off_policy) and off_policy(logp, torch.from_numpy(row.weights), row.advantage, **row.off_policy)
 
 
+def sampler_factors(row: UpdateRow, anchor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Compute (what each token is weighted with for the ratio of trainer to engine, whether that was cut); `anchor`:
+    the policy's log-probabilities before the update."""
+    return sampler_weights(
+        anchor, torch.from_numpy(row.behaviour_logprobs), torch.from_numpy(row.weights), **row.sampler
+    )
+
+
 def _losses(row: UpdateRow, logp: torch.Tensor, scores: RowScores) -> tuple[RowLoss, torch.Tensor]:
     weights = torch.from_numpy(row.weights)
     # without old log-probabilities the trained policy itself sampled the row: the ratio is 1, but its gradient is not 0
     old = logp.detach() if scores.old is None else torch.from_numpy(scores.old)
     try:
         advantage = row.advantage if row.advantages is None else torch.from_numpy(row.advantages)
-        loss = row.loss.loss(logp, old, advantage, weights, **row.settings)
+        sampled = weights * sampler_factors(row, old)[0] if row.sampler else weights
+        loss = row.loss.loss(logp, old, advantage, sampled, **row.settings)
     except TypeError as error:
         raise TrainingError(
             f"training row {row.row_id}: objective_settings {dict(row.settings)} do not fit {row.objective}: {error}"

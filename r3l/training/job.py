@@ -100,6 +100,7 @@ class UpdateResult(TypedDict):
     canary: dict[str, Any]
     events: list[UpdateEvent]
     steps: list[dict[str, Any]]
+    scores: list[str]  # files of the table training_scores
 
 
 def read_job(path: str | Path) -> Job:

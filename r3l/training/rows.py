@@ -58,6 +58,7 @@ class UpdateRow:
     behaviour_logprobs: NDArray[np.float64]  # [T]
     length: int  # of the whole sequence
     off_policy: Mapping[str, float]  # arguments of the off-policy mask; empty: the row is never masked
+    sampler: Mapping[str, Any]  # arguments of the weight by the ratio to the sampler; empty: none
 
     @classmethod
     def read(cls, record: Mapping[str, Any]) -> UpdateRow:
@@ -98,6 +99,7 @@ class UpdateRow:
         return cls(
             **{key: record[key] for key in COPIED},
             off_policy=settings.pop("off_policy", {}),
+            sampler=settings.pop("sampler", {}),
             settings=settings,
             advantages=None if advantages is None else advantages[positions],
             token_ids=token_ids[: positions[-1] + 1] if len(positions) else token_ids[:0],
@@ -129,11 +131,17 @@ class UpdateRow:
         method has."""
         return self.source_id.rpartition("/")[2].startswith("base=")
 
+    @cached_property
+    def has_anchor(self) -> bool:
+        """Tell whether its loss reads the policy before the update, or the one that sampled it."""
+        return self.loss.uses_ratio or bool(self.sampler)
+
     def needs_old(self, policy: str) -> bool:
-        """Tell whether another policy sampled it and its objective has a ratio to that policy."""
-        return self.loss.uses_ratio and self.behaviour_policy != policy
+        """Tell whether another policy sampled it and its loss has a ratio to that policy."""
+        return self.has_anchor and self.behaviour_policy != policy
 
     def needs_scoring(self, policy: str) -> bool:
         """Tell whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does not."""
         on_policy_ratio = self.loss.uses_ratio and self.behaviour_policy == policy
-        return self.kl_coefficient > 0 or bool(self.off_policy) or not (self.loss.straight or on_policy_ratio)
+        depends = self.kl_coefficient > 0 or bool(self.off_policy) or bool(self.sampler)
+        return depends or not (self.loss.straight or on_policy_ratio)

@@ -32,6 +32,7 @@ from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy, find_base, load_config, load_policy
 from r3l.training.report import forget_peak, peak_memory_mb, report, share_seconds
 from r3l.training.rows import UpdateRow
+from r3l.training.scores import Scores
 from r3l.training.scoring import OtherScores, score_others
 from r3l.training.shards import Group, Survey, micro_batches, read_groups, survey
 from r3l.training.stepping.minibatches import epochs, split
@@ -57,6 +58,7 @@ class Update:
         settings = self.job.training
         self.device = choose_device(settings.device)
         self.layout: Layout
+        self.scores = Scores(settings.scores, self.job.iteration)
         self.sharded = settings.sharding == "fsdp2" and self.ranks.size > 1
         self.limits = Limits(
             settings.micro_batch_tokens,
@@ -108,6 +110,7 @@ class Update:
             self._steps(policy, plan, groups, batch, others, canary) if batch.groups else [self._no_step(batch, others)]
         )
         result = rows[-1] | {"canary": canary.result(), "events": self.events, "steps": rows}
+        result["scores"] = self.scores.write(Path(job.out), self.ranks)
         return cast(
             UpdateResult,
             result | {"peak_memory_mb": peak_memory_mb(self.device), "seconds_by_part": self.seconds},
@@ -222,7 +225,9 @@ class Update:
         gradients = [row_gradient(row, others.of(row, current.get(row.row_id)), denominators.of(row)) for row in rows]
         result = self.layout.backward(policy.decoder, rows, gradients, self.limits)
         for row, logp, entropies in zip(rows, result.logps, result.entropies, strict=True):
-            measure(row, others.of(row, logp), entropies, denominators.of(row), measures)
+            scores = others.of(row, logp)
+            measure(row, scores, entropies, denominators.of(row), measures)
+            self.scores.note(row, scores, entropies)
         measures.add(tokens_computed=result.tokens_computed)
         return result.tokens_computed
 

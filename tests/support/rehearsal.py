@@ -112,6 +112,6 @@ def update(folder: Path, rows: list[Any], groups: int, **job: Any) -> dict[str, 
     folder.mkdir()
     table = pa.Table.from_pylist([asdict(row) for row in rows], schema=arrow_schema("training_rows"))
     pq.write_table(table, folder / "rows.parquet")
-    settings = {"learning_rate": 1e-2, "device": "cpu"}
-    spec = Job(rows=[str(folder / "rows.parquet")], groups=groups, training=settings, out=str(folder / "out"), **job)
+    job = {"training": {"learning_rate": 1e-2, "device": "cpu"}} | job
+    spec = Job(rows=[str(folder / "rows.parquet")], groups=groups, out=str(folder / "out"), **job)
     return run_update(spec, Ranks(), lambda event, **fields: None)

@@ -40,7 +40,7 @@ PINNED = {
     ("credit", 3): "cd209e1f8c2960aa",
     ("training_rows", 2): "19f5aec602904e5d",
     ("replay", 2): "1cfe65f85161a080",
-    ("updates", 5): "97e6acc447fb0483",
+    ("updates", 6): "4459ab60edbced49",
     ("evaluations", 5): "637cf40995f4d5f6",
 }
 

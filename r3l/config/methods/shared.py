@@ -89,6 +89,31 @@ class MethodSettings(Member):
         ),
     )
 
+    sampler_ratio: Literal["auto", "none", "truncate", "mask", "sequence_mask"] = Field(
+        "auto",
+        description=(
+            "Weight of a token's loss by the ratio of its probability in the trainer to that in the engine that "
+            "sampled it. none: no weight; truncate: the ratio, sampler_high at most (TIS); mask: the ratio, 0 outside "
+            "sampler_low to sampler_high (IcePop); sequence_mask: the product of the row's ratios, 0 above "
+            "sampler_high (TRL). auto: none where the engine computes what the trainer does, else truncate."
+        ),
+        json_schema_extra=identity_of("training_rows", later=True),
+    )
+    sampler_low: float = Field(
+        0.5,
+        ge=0,
+        le=1,
+        description="Lower bound of the ratio of trainer to engine, 0 to 1, if sampler_ratio is mask.",
+        json_schema_extra=identity_of("training_rows", later=True),
+    )
+    sampler_high: float = Field(
+        2.0,
+        ge=1,
+        le=1000,
+        description="Upper bound of the ratio of trainer to engine, 1 to 1000 (TIS: 2, TRL: 3, IcePop: 5).",
+        json_schema_extra=identity_of("training_rows", later=True),
+    )
+
     @model_validator(mode="after")
     def refuse_diluted_top(self) -> MethodSettings:
         if self.amplify and self.scale == "std" and self.top_rule != "none" and self.top_value == 1:

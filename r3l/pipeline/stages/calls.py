@@ -149,8 +149,11 @@ def assign_credit(bench: Workbench, batch: StageRef, parents: Parents, shard: in
 def write_training_rows(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
     """Make the sequences that the update job reads, each token with its weight."""
     reflections, credit = ([ref for ref in parents if ref.stage == stage] for stage in ("reflections", "credit"))
+    method, engine = bench.config.method, bench.config.engine
+    if method.sampler_ratio == "auto":
+        method = method.model_copy(update={"sampler_ratio": engine.SAMPLER_RATIO})
     rows, events = training_rows_stage(
-        bench.config.method,
+        method,
         _episodes(bench, parents, "base", "retries", "distilled"),
         _rows(bench, reflections, "reflections", Reflection),
         _rows(bench, credit, "credit", Credit),

@@ -6,6 +6,9 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 from r3l.errors import StoreError
 from r3l.pipeline.logs import log
 from r3l.pipeline.policies import optimiser_of
@@ -57,6 +60,7 @@ def update_tables(
     bench.progress.finish("updates")
     return {
         "updates": _rows(bench, result, f"policies/{place.rpartition('/')[2]}/policy"),
+        "training_scores": _scores(bench.store, result.get("scores", [])),
         "events": [
             Event(bench.iteration, "updates", result["policy"], one["event"], one["reason"], one.get("detail", ""))
             for one in result.get("events", [])
@@ -112,6 +116,17 @@ def local_files(store: Store, ref: StageRef, table: str) -> list[Path]:
     paths = files(store, ref, table)
     folder = store.local(ref.key.folder) if paths else Path()
     return [folder / path.rpartition("/")[2] for path in paths]
+
+
+def _scores(store: Store, paths: Sequence[str]) -> pa.Table | list[Any]:
+    """Read the files of all ranks, of the store or of a folder beside it, in the order of the rows' ids."""
+    tables = []
+    for path in paths:
+        content = Path(path).read_bytes() if Path(path).is_absolute() else store.files.read(path)
+        if content is None:
+            raise StoreError(f"{path}: the update's scores are not there; run the iteration again")
+        tables.append(pq.read_table(pa.BufferReader(content)))
+    return pa.concat_tables(tables).sort_by("row_id") if tables else []
 
 
 def _rows(bench: Workbench, result: UpdateResult, path: str) -> list[OptimiserStep]:

@@ -54,6 +54,7 @@ def take_step(
     settling()
     settle(staging, store.files.cache / place, iteration)
     store.publish(place)
+    result["scores"] = [f"{place}/{Path(file).name}" for file in result["scores"]]
     return result
 
 
@@ -72,6 +73,7 @@ def compute_step(
     )
     result["policy"] = snapshot_digest(folder / "policy")
     result["optimiser"] = optimiser_digest(folder / "optimizer")
+    result["scores"] = [str(folder / name) for name in result.get("scores", [])]
     return result
 
 

@@ -1,5 +1,6 @@
 -- 6. A training row is its trajectory's (or reflection's) tokens; weight lies on sampled reply tokens only, and on none before the pivot.
 --    A retry's row is its parent's prefix and its own turns, or its own turns alone where its first context holds everything.
+--    The update's scores are one for each trained token of their row, no log-probability above 0.
 WITH pieces AS (
     SELECT run, branch, trajectory_id AS source_id, true AS prefixed, turn, context_ids, response_ids FROM lines.turns
     UNION ALL
@@ -36,4 +37,11 @@ SELECT run, branch, iteration, row_id, 'weights or logprobs are not aligned with
 WHERE len(weights) <> len(token_ids) OR len(logprobs) <> len(token_ids)
 UNION ALL
 SELECT run, branch, iteration, row_id, 'trained_tokens is ' || trained_tokens || ', weights say ' || len(list_filter(weights, lambda w: w <> 0))
-FROM lines.training_rows WHERE trained_tokens <> len(list_filter(weights, lambda w: w <> 0));
+FROM lines.training_rows WHERE trained_tokens <> len(list_filter(weights, lambda w: w <> 0))
+UNION ALL
+SELECT s.run, s.branch, s.iteration, s.row_id, 'scores of ' || len(s.logprobs) || ' log-probabilities, ' || len(s.entropies) || ' entropies and '
+       || coalesce(len(s.teacher_logprobs)::VARCHAR, 'no') || ' of a teacher; its row has ' || coalesce(w.trained_tokens, 0) || ' trained tokens'
+FROM lines.training_scores s LEFT JOIN lines.training_rows w USING (run, branch, iteration, row_id)
+WHERE len(s.logprobs) > 0 AND (w.trained_tokens IS DISTINCT FROM len(s.logprobs) OR len(s.entropies) <> len(s.logprobs)
+                               OR coalesce(len(s.teacher_logprobs), len(s.logprobs)) <> len(s.logprobs))
+   OR len(list_filter(s.logprobs, lambda x: NOT coalesce(x <= 0, false))) > 0 OR s.cut_tokens > len(s.logprobs);

@@ -1,6 +1,7 @@
 -- What the alarms watch, one row per iteration, branch and alarm: its figure, and of how many it is one. Held-out success has the starting
 -- policy as iteration -1. step share: the shortest step of the update, 1 where the drift kept its bound. new words: share of base actions
 -- with a word that no observation of the run has, and no action of its first iteration. no credit: share of groups without an advantage.
+-- sampler ratio: 99th percentile of the ratio of trainer to engine, or its inverse where that is larger.
 CREATE VIEW lines.alarm_figures AS
 WITH parts AS MATERIALIZED (FROM lines.alarm_parts),
 words AS (

@@ -20,5 +20,7 @@ FROM (SELECT r.run, r.branch, r.iteration, r.reward - b.reward AS gain, b.succes
 UNION ALL SELECT run, branch, iteration, 'parse rate', $parse_rate, count(*) FROM lines.reflections GROUP BY ALL
 UNION ALL SELECT run, branch, iteration, 'entropy', $entropy, count(*) FROM lines.updates GROUP BY ALL
 UNION ALL SELECT run, branch, iteration, 'drift', min(step_share), count(*) FROM lines.updates GROUP BY ALL
+UNION ALL SELECT run, branch, iteration, 'sampler ratio', list_aggregate(flatten(list(list_transform(ratios, lambda r: greatest(r, 1 / r)))), 'quantile_cont', 0.99), sum(len(ratios))::BIGINT
+          FROM lines.sampler_ratios GROUP BY ALL
 UNION ALL SELECT run, branch, iteration, 'no credit', avg((positive_mass + negative_mass = 0)::INTEGER), count(*) FROM lines.groups GROUP BY ALL)
 UNION ALL SELECT run, branch, iteration, 'new words', NULL, NULL, shown, said, acts FROM seen LEFT JOIN acted USING (run, branch, iteration);

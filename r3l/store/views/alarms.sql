@@ -10,7 +10,7 @@ WITH course AS (
     WINDOW line AS (PARTITION BY run, branch, alarm ORDER BY iteration ROWS UNBOUNDED PRECEDING)
 ),
 bounded AS (
-    SELECT *, past[1] AS first, list_max(past) AS best, alarm IN ('new words', 'no credit') OR alarm = 'entropy' AND figure > first AS above,
+    SELECT *, past[1] AS first, list_max(past) AS best, alarm IN ('new words', 'no credit', 'sampler ratio') OR alarm = 'entropy' AND figure > first AS above,
            CASE alarm -- null: too early to say
                 WHEN 'guided retries' THEN CASE WHEN len(past) > 2 THEN 0.6 * list_avg(past[: ceil(len(past) / 3)::INTEGER]) END
                 WHEN 'parse rate' THEN 0.8 * first
@@ -19,7 +19,8 @@ bounded AS (
                 WHEN 'held-out success' THEN best - 2 * sqrt(figure * (1 - figure) / count + errors[list_position(past, best)])
                 -- where attempts are free text, each iteration has new words, the second as well
                 WHEN 'new words' THEN greatest(0.05, 2 * past[2])
-                WHEN 'no credit' THEN 0.9 END AS bound
+                WHEN 'no credit' THEN 0.9
+                WHEN 'sampler ratio' THEN 2 END AS bound
     FROM course
 )
 SELECT run, branch, iteration, alarm, figure, bound, standing,
@@ -37,7 +38,9 @@ SELECT run, branch, iteration, alarm, figure, bound, standing,
             WHEN 'new words' THEN format('{:.0f} % of base actions have a word that no observation of the run has', 100 * figure)
                 || ': read some in r3l audit; lower training.learning_rate, or raise method.kl_coefficient'
             WHEN 'no credit' THEN format('{:.0f} % of groups have no credit', 100 * figure)
-                || ': raise rollout.group_size, or choose tasks that are neither always won nor always lost' END AS advice
+                || ': raise rollout.group_size, or choose tasks that are neither always won nor always lost'
+            WHEN 'sampler ratio' THEN format('one token in a hundred is {:.3g} times as likely in the trainer as in the engine that sampled it, or the other way round', figure)
+                || ': see that both have the same weights and dtype; method.sampler_ratio=mask leaves such tokens out' END AS advice
 FROM bounded
 WHERE CASE WHEN above THEN figure > bound ELSE figure < bound END
 ORDER BY run, branch, iteration, alarm;

@@ -20,6 +20,7 @@ o AS (SELECT run, branch, iteration, $confusion FROM lines.confusion GROUP BY ru
 t AS (SELECT run, branch, iteration, $training_rows FROM lines.training_rows GROUP BY run, branch, iteration),
 u AS (SELECT run, branch, iteration, max(step) AS step, bool_or(tokens_computed > 0) AS stepped, $updates, arg_max(policy, step) AS policy
       FROM lines.updates GROUP BY run, branch, iteration),
+r AS (SELECT run, branch, iteration, $sampler_ratios FROM lines.sampler_ratios GROUP BY run, branch, iteration),
 e AS (SELECT run, branch, iteration, $evaluations FROM lines.held_out GROUP BY run, branch, iteration)
 SELECT * REPLACE (coalesce(failed_attempts, 0) AS failed_attempts),
        CASE WHEN NOT stepped THEN format('no step taken: {} of {} groups have mixed rewards', coalesce(mixed_groups, 0), coalesce(groups, 0))
@@ -36,5 +37,6 @@ LEFT JOIN a USING (run, branch, iteration)
 LEFT JOIN o USING (run, branch, iteration)
 LEFT JOIN t USING (run, branch, iteration)
 LEFT JOIN u USING (run, branch, iteration)
+LEFT JOIN r USING (run, branch, iteration)
 LEFT JOIN e USING (run, branch, iteration)
 ORDER BY run, branch, iteration;

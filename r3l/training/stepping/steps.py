@@ -122,7 +122,7 @@ class Steps:
         """Score the rows whose ratio is to the policy that is trained; in the first step they are its own scores."""
         own: dict[str, Any] = {}
         for batch in micro_batches(self.groups, self.job.training.micro_batch_tokens):
-            rows = [row for row in read_groups(batch) if row.loss.uses_ratio and row.row_id not in self.others.old]
+            rows = [row for row in read_groups(batch) if row.has_anchor and row.row_id not in self.others.old]
             if rows:
                 logps, tokens = self.score(rows)
                 own |= {row.row_id: logp for row, logp in zip(rows, logps, strict=True)}

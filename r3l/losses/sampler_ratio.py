@@ -1,0 +1,32 @@
+"""The ratio between the policy that is trained and the engine that sampled with it: the same weights, other arithmetic.
+
+rho_t = pi_trainer(t) / pi_engine(t), a constant that a token's loss is weighted with.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Rule = Literal["truncate", "mask", "sequence_mask"]
+MOST = 20.0  # nats: beyond it the exponential says no more
+
+
+def sampler_weights(
+    trainer_T: Tensor, engine_T: Tensor, weights_T: Tensor, *, rule: Rule, low: float, high: float
+) -> tuple[Tensor, Tensor]:
+    """Compute (the weight of each token, whether the rule changed it), shape [T]. A token whose log-probability the
+    engine did not tell (NaN) has weight 1: a retry's, which was sampled behind guidance.
+
+    truncate: min(rho, high) (TIS). mask: rho within [low, high], else 0 (IcePop). sequence_mask: the product of the
+    row's rho weighs all its tokens, 0 where it is above high (TRL).
+    """
+    known_T = torch.isfinite(engine_T) & (weights_T != 0)
+    drift_T = torch.where(known_T, trainer_T - torch.nan_to_num(engine_T), torch.zeros_like(trainer_T))
+    if rule == "sequence_mask":
+        drift_T = torch.where(known_T, drift_T.sum(), drift_T)
+    ratio_T = drift_T.clamp(-MOST, MOST).exp()
+    if rule == "truncate":
+        return ratio_T.clamp(max=high), ratio_T > high
+    cut_T = ratio_T > high if rule == "sequence_mask" else (ratio_T < low) | (ratio_T > high)
+    return torch.where(cut_T, torch.zeros_like(ratio_T), ratio_T), cut_T
