@@ -9,10 +9,10 @@ Floats = NDArray[np.float64]
 EPSILON = 1e-6
 
 
-def group_statistics(rewards_G: ArrayLike) -> tuple[float, float]:
-    """Compute the mean and standard deviation (ddof 1) of a group's rewards; the deviation of a single member is 0."""
+def group_statistics(rewards_G: ArrayLike, ddof: int = 1) -> tuple[float, float]:
+    """Compute the mean and standard deviation of a group's rewards; the deviation of a single member is 0."""
     rewards = np.asarray(rewards_G, dtype=np.float64)
-    return float(rewards.mean()), float(rewards.std(ddof=1)) if rewards.size > 1 else 0.0
+    return float(rewards.mean()), float(rewards.std(ddof=ddof)) if rewards.size > 1 else 0.0
 
 
 def degenerate(rewards_G: ArrayLike) -> bool:
@@ -21,7 +21,7 @@ def degenerate(rewards_G: ArrayLike) -> bool:
     return bool(rewards.min() == rewards.max())
 
 
-def scaled_advantages(rewards_G: ArrayLike, scale: Literal["std", "none"]) -> Floats:
+def scaled_advantages(rewards_G: ArrayLike, scale: Literal["std", "none"], ddof: int = 1) -> Floats:
     """Compute A(tau), shape [G]: (R - mean) / (std + 1e-6) with `std`, R - mean with `none`; 0 in a degenerate
     group.
 
@@ -30,7 +30,7 @@ def scaled_advantages(rewards_G: ArrayLike, scale: Literal["std", "none"]) -> Fl
     rewards = np.asarray(rewards_G, dtype=np.float64)
     if degenerate(rewards):
         return np.zeros_like(rewards)
-    mean, std = group_statistics(rewards)
+    mean, std = group_statistics(rewards, ddof)
     return (rewards - mean) / (std + EPSILON if scale == "std" else 1.0)
 
 

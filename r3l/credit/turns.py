@@ -27,7 +27,7 @@ def discounted_returns(rewards_K: ArrayLike, discount: float) -> Floats:
 
 
 def anchored_advantages(
-    returns_G: Sequence[Floats], anchors_G: Sequence[Sequence[Hashable]], scale: Literal["std", "none"]
+    returns_G: Sequence[Floats], anchors_G: Sequence[Sequence[Hashable]], scale: Literal["std", "none"], ddof: int = 1
 ) -> list[Floats]:
     """Compare each turn's return with those of all turns of the group with an equal anchor (GiGPO, Eq. 6 and 7).
 
@@ -39,7 +39,7 @@ def anchored_advantages(
     returns = np.concatenate([*returns_G, np.zeros(0)])
     advantages = np.zeros(len(returns))
     for together in places.values():
-        advantages[together] = scaled_advantages(returns[together], scale)
+        advantages[together] = scaled_advantages(returns[together], scale, ddof)
     return split_by_member(advantages, [len(one) for one in returns_G])
 
 

@@ -6,6 +6,7 @@ from r3l.losses.kl_penalty import ESTIMATORS, kl_penalty
 from r3l.losses.objectives import LOSSES, Objective, RowLoss
 from r3l.losses.off_policy_mask import off_policy
 from r3l.losses.sampler_ratio import sampler_weights
+from r3l.losses.teacher import taught_advantage
 
 __all__ = [
     "ESTIMATORS",
@@ -19,4 +20,5 @@ __all__ = [
     "masses",
     "off_policy",
     "sampler_weights",
+    "taught_advantage",
 ]

@@ -14,6 +14,7 @@ from r3l.methods.grpo import GRPO
 from r3l.methods.gspo import GSPO
 from r3l.methods.guided.agent_rlvr import AgentRLVR
 from r3l.methods.guided.critique_grpo import CritiqueGRPO
+from r3l.methods.guided.erl import ERL
 from r3l.methods.guided.hint import HINT
 from r3l.methods.guided.reflect_grpo import ReflectGRPO
 from r3l.methods.guided.reflect_retry_reward import ReflectRetryReward
@@ -23,7 +24,11 @@ from r3l.methods.r3l import R3L
 from r3l.methods.raft import RAFT
 from r3l.methods.rloo import RLOO
 from r3l.methods.stages import credit_groups, training_rows
+from r3l.methods.taught.rlsd import RLSD
+from r3l.methods.taught.rltf_sd import RLTFSD
+from r3l.methods.taught.sdpo import SDPO
 from r3l.methods.turns.gigpo import GiGPO
+from r3l.methods.turns.hgpo import HGPO
 from r3l.methods.turns.process_supervision import ProcessSupervision
 from r3l.methods.turns.vineppo import VinePPO
 from r3l.records import Credit, Episode, Event, Reflection, SamplingPlan, TrainingRow, Trajectory, Turn
@@ -46,6 +51,11 @@ METHODS: dict[str, Method[Any]] = {
     "agent_rlvr": AgentRLVR(),
     "process_supervision": ProcessSupervision(),
     "vineppo": VinePPO(),
+    "hgpo": HGPO(),
+    "erl": ERL(),
+    "rltf_sd": RLTFSD(),
+    "sdpo": SDPO(),
+    "rlsd": RLSD(),
 }
 
 

@@ -14,7 +14,7 @@ from r3l.config.methods.shared import ClippedSettings, MethodSettings
 from r3l.credit.advantages import Floats, group_statistics, scaled_advantages
 from r3l.credit.amplification import amplify, signs
 from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn
-from r3l.records import Credit, Kind, Reflection, SamplingPlan, Trajectory, Turn
+from r3l.records import Credit, Episode, Kind, Reflection, SamplingPlan, Trajectory, Turn
 
 S = TypeVar("S", bound=MethodSettings)
 C = TypeVar("C", bound=ClippedSettings)
@@ -54,6 +54,14 @@ class PlayedGroup:
     continuations: Sequence[Trajectory] = ()
 
 
+class Teacher(NamedTuple):
+    """What a member's teacher reads: its row, with `ids` in the place of the context from token `start` to `stop`."""
+
+    start: int
+    stop: int
+    ids: list[int]
+
+
 class Memory(NamedTuple):
     """What an update learns again of the corrections of earlier iterations."""
 
@@ -77,6 +85,7 @@ class Method(Generic[S]):
     """
 
     version = 1
+    taught_only = False  # whether a member without a teacher has no row
     credits_turns = False  # whether `turn_advantages` is asked: then the stage `credit` reads the turns
 
     def plan(self, settings: S, group_size: int) -> SamplingPlan:
@@ -154,6 +163,16 @@ class Method(Generic[S]):
     def objective(self, settings: S, member: Trajectory) -> Objective:
         """Choose the loss of a member's row."""
         return Objective("policy_gradient", coefficient=settings.loss_factor)
+
+    def teacher(self, settings: S, member: Episode, group: Sequence[Episode]) -> Teacher | None:
+        """Say what a teacher would read before a member's replies: the policy itself, which knows more; None: nothing.
+        `group`: all attempts at the task, the retries as they ran among them."""
+        return None
+
+    def taught(self, settings: S, iteration: int) -> dict[str, Any]:
+        """Say how a teacher makes the advantages of the tokens: the arguments of r3l/losses/teacher.py; empty: not at
+        all."""
+        return {}
 
     def lessons(
         self, settings: S, attempts: Sequence[Trajectory], reflections: Sequence[Reflection]

@@ -101,13 +101,18 @@ def reflect_row(
 
 
 def retry_row(
-    settings: MethodSettings, objective: Objective, retry: Episode, kept: Sequence[Turn], group_size: int
+    settings: MethodSettings,
+    objective: Objective,
+    retry: Episode,
+    kept: Sequence[Turn],
+    advantage: float,
+    group_size: int,
 ) -> TrainingRow:
     """Make a row of D_retry: the turns kept from its parent, then its own behind the guidance; only its own are
     trained."""
     objective = replace(objective, role="retry")
     segments = Segments.of_turns([*kept, *retry.turns], mask_turn=len(kept))
-    return row(settings, objective, retry.trajectory, retry.trajectory.trajectory_id, segments, 1.0, group_size)
+    return row(settings, objective, retry.trajectory, retry.trajectory.trajectory_id, segments, advantage, group_size)
 
 
 def row(

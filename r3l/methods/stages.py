@@ -85,10 +85,18 @@ def member_rows(
     """Make one row for every credited member that has a gradient; an event `no_gradient` for every other."""
     rows: list[TrainingRow] = []
     events: list[Event] = []
+    groups: dict[str, list[Episode]] = defaultdict(list)
+    for episode in episodes.values():
+        groups[episode.trajectory.group_id].append(episode)
     for credit in credits:
         member = episodes[credit.trajectory_id]
-        row = explore_row(settings, method.objective(settings, member.trajectory), member, credit)
-        if reason := no_gradient(row, credit):
+        objective, taught = method.objective(settings, member.trajectory), method.taught(settings, credit.iteration)
+        teacher = method.teacher(settings, member, groups[credit.group_id]) if taught else None
+        if teacher:
+            objective = replace(objective, settings={**objective.settings, "teacher": taught | teacher._asdict()})
+        row = explore_row(settings, objective, member, credit)
+        untaught = "it has no teacher" if method.taught_only and not teacher else ""
+        if reason := untaught or no_gradient(row, credit):
             events.append(
                 event(credit.iteration, "training_rows", "no_gradient", LeftOut(credit.trajectory_id, reason))
             )
@@ -125,9 +133,8 @@ def lesson_row(
         return reflect_row(settings, objective, lesson.reflection, lesson.advantage, group_size)
     objective = method.lesson_objective(settings)
     parent = episodes[lesson.retry.parent_id or lesson.reflection.trajectory_id]
-    return retry_row(
-        settings, objective, episodes[lesson.retry.trajectory_id], parent.turns[: lesson.kept_turns], group_size
-    )
+    retry, kept = episodes[lesson.retry.trajectory_id], parent.turns[: lesson.kept_turns]
+    return retry_row(settings, objective, retry, kept, lesson.advantage, group_size)
 
 
 def no_gradient(row: TrainingRow, credit: Credit) -> str:

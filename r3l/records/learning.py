@@ -58,7 +58,7 @@ class TrainingRow:
     ]
     term: Annotated[str, Column("rl or sft: the rows of a term share one normaliser")]
     objective: Annotated[str, Column("the loss that reads it, a key of r3l.losses.LOSSES")]
-    objective_settings: Annotated[str, Column("JSON: clip ranges and the like")]
+    objective_settings: Annotated[str, Column("JSON: clip ranges and the like; of a teacher what it reads, too")]
     reduction: Annotated[
         str, Column("groups: divided by the batch's groups; tokens: by the term's tokens with weight; sum: by nothing")
     ]

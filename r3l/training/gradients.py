@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 
 from r3l.errors import TrainingError
-from r3l.losses import RowLoss, kl_penalty, off_policy, sampler_weights
+from r3l.losses import RowLoss, kl_penalty, off_policy, sampler_weights, taught_advantage
+from r3l.losses.objectives import Advantage
 from r3l.training.rows import UpdateRow
 
 Floats = NDArray[np.float64]
@@ -76,6 +77,7 @@ class RowScores:
     old: Floats | None = None  # None: the row has no ratio, or the trained policy itself sampled it
     reference: Floats | None = None
     start: Floats | None = None  # for the metric alone
+    teacher: Floats | None = None  # by the policy before the update, behind the teacher's context
 
 
 def row_gradient(row: UpdateRow, scores: RowScores, denominator: float) -> Floats:
@@ -123,6 +125,19 @@ def is_masked(row: UpdateRow, logp: torch.Tensor) -> bool:
     return bool(row.off_policy) and off_policy(logp, torch.from_numpy(row.weights), row.advantage, **row.off_policy)
 
 
+def advantage_of(row: UpdateRow, logp: torch.Tensor, old: torch.Tensor, teacher: Floats | None) -> Advantage:
+    """Choose the advantage of the row or of each of its tokens [T], as its teacher makes it where it has one.
+
+    A gap is that of the policy as it is, which it closes; weights are fixed before the first step.
+    """
+    advantage = row.advantage if row.advantages is None else torch.from_numpy(row.advantages)
+    if not row.teacher or teacher is None:
+        return advantage
+    arguments = {name: row.teacher[name] for name in ("rule", "mix", "low", "high")}
+    own = logp if arguments["rule"] == "gap" else old
+    return taught_advantage(advantage, own, torch.from_numpy(teacher), **arguments)
+
+
 def sampler_factors(row: UpdateRow, anchor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Compute (what each token is weighted with for the ratio of trainer to engine, whether that was cut); `anchor`:
     the policy's log-probabilities before the update."""
@@ -136,7 +151,7 @@ def _losses(row: UpdateRow, logp: torch.Tensor, scores: RowScores) -> tuple[RowL
     # without old log-probabilities the trained policy itself sampled the row: the ratio is 1, but its gradient is not 0
     old = logp.detach() if scores.old is None else torch.from_numpy(scores.old)
     try:
-        advantage = row.advantage if row.advantages is None else torch.from_numpy(row.advantages)
+        advantage = advantage_of(row, logp.detach(), old, scores.teacher)
         sampled = weights * sampler_factors(row, old)[0] if row.sampler else weights
         loss = row.loss.loss(logp, old, advantage, sampled, **row.settings)
     except TypeError as error:

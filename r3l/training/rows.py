@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -58,6 +58,7 @@ class UpdateRow:
     behaviour_logprobs: NDArray[np.float64]  # [T]
     length: int  # of the whole sequence
     off_policy: Mapping[str, float]  # arguments of the off-policy mask; empty: the row is never masked
+    teacher: Mapping[str, Any]  # how its teacher makes advantages; empty: it has none
     sampler: Mapping[str, Any]  # arguments of the weight by the ratio to the sampler; empty: none
 
     @classmethod
@@ -100,6 +101,7 @@ class UpdateRow:
             **{key: record[key] for key in COPIED},
             off_policy=settings.pop("off_policy", {}),
             sampler=settings.pop("sampler", {}),
+            teacher=settings.pop("teacher", {}),
             settings=settings,
             advantages=None if advantages is None else advantages[positions],
             token_ids=token_ids[: positions[-1] + 1] if len(positions) else token_ids[:0],
@@ -112,6 +114,14 @@ class UpdateRow:
     @cached_property
     def loss(self) -> Objective:
         return LOSSES[self.objective]
+
+    @property
+    def behind_teacher(self) -> UpdateRow:
+        """The same replies as the teacher reads them: `ids` in the place of the context from `start` to `stop`."""
+        start, stop, ids = (self.teacher[name] for name in ("start", "stop", "ids"))
+        spliced = np.concatenate([self.token_ids[:start], np.asarray(ids, np.int32), self.token_ids[stop:]])
+        moved = np.where(self.positions < stop, 0, len(ids) - (stop - start))
+        return replace(self, token_ids=spliced, positions=self.positions + moved, teacher={})
 
     @property
     def search(self) -> Search:
@@ -134,7 +144,7 @@ class UpdateRow:
     @cached_property
     def has_anchor(self) -> bool:
         """Tell whether its loss reads the policy before the update, or the one that sampled it."""
-        return self.loss.uses_ratio or bool(self.sampler)
+        return self.loss.uses_ratio or bool(self.sampler or self.teacher)
 
     def needs_old(self, policy: str) -> bool:
         """Tell whether another policy sampled it and its loss has a ratio to that policy."""
@@ -143,5 +153,5 @@ class UpdateRow:
     def needs_scoring(self, policy: str) -> bool:
         """Tell whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does not."""
         on_policy_ratio = self.loss.uses_ratio and self.behaviour_policy == policy
-        depends = self.kl_coefficient > 0 or bool(self.off_policy) or bool(self.sampler)
+        depends = self.kl_coefficient > 0 or bool(self.off_policy or self.sampler or self.teacher)
         return depends or not (self.loss.straight or on_policy_ratio)

@@ -29,7 +29,7 @@ class Scores:
     by_row: dict[str, dict[str, Any]] = field(default_factory=dict)
 
     def note(self, row: UpdateRow, scores: RowScores, entropies: NDArray[np.float64]) -> None:
-        if row.row_id in self.by_row or not (self.every or row.sampler):
+        if row.row_id in self.by_row or not (self.every or row.sampler or row.teacher):
             return
         anchor = scores.logp if scores.old is None else scores.old
         cut = sampler_factors(row, torch.from_numpy(anchor))[1].sum() if row.sampler else None
@@ -39,7 +39,7 @@ class Scores:
             "iteration": self.iteration,
             "logprobs": rounded(anchor, LOGPROB_BITS),
             "entropies": rounded(entropies, ENTROPY_BITS),
-            "teacher_logprobs": None,
+            "teacher_logprobs": None if scores.teacher is None else rounded(scores.teacher, LOGPROB_BITS),
             "cut_tokens": None if cut is None else int(cut),
         }
 

@@ -25,13 +25,15 @@ Floats = NDArray[np.float64]
 @dataclass(slots=True)
 class OtherScores:
     """By row id: log-probabilities [T] of the trained tokens by the behaviour, the reference and the starting
-    policy."""
+    policy, and by the trained one behind each row's teacher."""
 
     old: dict[str, Floats] = field(default_factory=dict)
     reference: dict[str, Floats] = field(default_factory=dict)
     start: dict[str, Floats] = field(default_factory=dict)
+    teacher: dict[str, Floats] = field(default_factory=dict)
     current: dict[str, Floats] = field(default_factory=dict)  # by the trained policy itself, before the first gradient
     bounds: dict[Search, Bounds] = field(default_factory=dict)  # clip bounds that were chosen for the whole batch
+    taught: bool = False  # whether any rank's row has a teacher
     passes: int = 0
     reference_tokens: int = 0
     start_tokens: int = 0
@@ -65,6 +67,7 @@ class OtherScores:
             self.old.get(row.row_id),
             self.reference.get(row.row_id),
             self.start.get(row.row_id),
+            self.teacher.get(row.row_id),
         )
 
 
@@ -147,7 +150,7 @@ def score_others(
     Raises:
         TrainingError: the job names no folder for one of them.
     """
-    others, scorer = OtherScores(), Scorer(job, layout, limits, device, groups, emit)
+    others, scorer = OtherScores(taught=survey.taught), Scorer(job, layout, limits, device, groups, emit)
     # one policy at a time is in memory; sorted, so that all ranks load the same one together
     for digest in sorted(survey.behaviours):
         if digest not in job.policies:

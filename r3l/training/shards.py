@@ -48,6 +48,7 @@ class Survey(Count):
         default_factory=set
     )  # digests of the policies that old log-probabilities are needed of
     reference: bool = False
+    taught: bool = False  # whether a row has a teacher
     bases: dict[str, str] = field(default_factory=dict)  # row -> group, of bases' rows
     longest: int = 0
     searches: set[Search] = field(default_factory=set)  # for clip bounds that are chosen for the whole batch
@@ -73,6 +74,7 @@ def survey(files: Sequence[str], policy: str) -> Survey:
             group.cost += build_trie([row.token_ids for row in rows]).tokens_computed
             batch.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy)}
             batch.reference |= any(row.kl_coefficient > 0 for row in rows)
+            batch.taught |= any(row.teacher for row in rows)
             batch.bases |= {row.row_id: group_id for row in rows if row.of_a_base}
             batch.longest = max(batch.longest, *(len(row.token_ids) for row in rows))
             batch.searches |= {row.search for row in rows if row.loss.balances}

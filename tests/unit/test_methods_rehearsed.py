@@ -17,14 +17,19 @@ from tests.support.store_iteration import commit_iteration
 PRESETS = preset_names("methods")
 PAGE = Path(__file__).parents[2] / "data" / "METHODS.md"
 # Passes at S > 1: the behaviour policy and the policy itself for a ratio, the reference and the policy itself for a KL
-# term.
-LATER = dict.fromkeys(("released", "dapo", "bapo", "dr_grpo", "hint"), 2) | dict.fromkeys(
+# term, the policy behind the teacher's context.
+LATER = dict.fromkeys(("critique_grpo_as_paper", "released", "dapo", "bapo", "dr_grpo", "hint"), 2) | dict.fromkeys(
     (
         "grpo",
         "grpo_pa",
         "gspo",
         "ngrpo",
         "gigpo",
+        "hgpo",
+        "sdpo",
+        "rlsd",
+        "serl",
+        "erl",
         "process_supervision",
         "vineppo",
         "reflect_grpo",
@@ -174,7 +179,7 @@ def test_every_method_takes_a_step_with_the_passes_that_its_page_names(preset, p
     }
     second = update(tmp_path / "second", rows, groups, **later)
     assert second["scoring_passes"] == LATER.get(preset, 0)
-    has_ratio = any(row.objective in {"clipped_ratio", "balanced_ratio", "sequence_ratio"} for row in rows)
+    has_ratio = any(row.objective in {"clipped_ratio", "balanced_ratio", "sequence_ratio", "cispo"} for row in rows)
     assert (second["ratio_mean"] != 1.0) == (has_ratio and of_bases)  # measured on the bases' rows
 
 

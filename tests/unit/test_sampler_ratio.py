@@ -113,15 +113,15 @@ def test_numbers_are_rounded_to_the_bits_that_are_kept():
 
 
 def test_the_tables_have_the_ratios_and_an_alarm_rings_where_they_part(tmp_path):
-    """Of the rows by hand every trained token has log-probability -.5: a trainer that says .3 more has ratio e^.3."""
+    """Of the rows by hand every trained token has log-probability -.5: a trainer that says .3 less has ratio e^-.3."""
     store = Store.open(str(tmp_path))
     refs = {i: commit_iteration(store, iteration=i) for i in range(2)}
-    for i, more in ((0, 0.3), (1, 1.0)):
+    for i, less in ((0, 0.3), (1, 1.0)):
         rows = store.read(refs[i]["training_rows"], "training_rows").to_pylist()
         updates = store.read(refs[i]["updates"], "updates").to_pylist()
         scores = [
             {"row_id": row["row_id"], "group_id": row["group_id"], "iteration": i, "teacher_logprobs": None}
-            | {"logprobs": [-0.5 + more] * row["trained_tokens"], "entropies": [1.0] * row["trained_tokens"]}
+            | {"logprobs": [-0.5 - less] * row["trained_tokens"], "entropies": [1.0] * row["trained_tokens"]}
             | {"cut_tokens": row["trained_tokens"] if i else 0}
             for row in rows
         ]
@@ -131,8 +131,8 @@ def test_the_tables_have_the_ratios_and_an_alarm_rings_where_they_part(tmp_path)
     connection = connect(store)
     sql = "SELECT sampler_ratio_mean, sampler_ratio_p99, sampler_cut FROM iterations ORDER BY iteration"
     found = connection.execute(sql).fetchall()
-    assert found[0] == pytest.approx((math.exp(0.3), math.exp(0.3), 0.0), rel=1e-5)
-    assert found[1] == pytest.approx((math.e, math.e, 1.0), rel=1e-5)
+    assert found[0] == pytest.approx((math.exp(-0.3), math.exp(-0.3), 0.0), rel=1e-5)
+    assert found[1] == pytest.approx((1 / math.e, 1 / math.e, 1.0), rel=1e-5)
     alarms = connection.execute("SELECT iteration, advice FROM alarms WHERE alarm = 'sampler ratio'").fetchall()
     assert [iteration for iteration, _ in alarms] == [1]
     assert "2.72 times as likely" in alarms[0][1]
@@ -140,30 +140,28 @@ def test_the_tables_have_the_ratios_and_an_alarm_rings_where_they_part(tmp_path)
     connection.close()
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        {"logprobs": [-0.5]},
-        {"logprobs": [0.5, -0.5]},
-        {"entropies": []},
-        {"teacher_logprobs": [-1.0]},
-        {"cut_tokens": 9},
-    ],
-)
-def test_scores_that_are_not_their_rows_are_found(fault, tmp_path):
+def test_scores_that_are_not_their_rows_are_found(tmp_path):
     store = Store.open(str(tmp_path))
     refs = commit_iteration(store)
     rows = store.read(refs["training_rows"], "training_rows").to_pylist()
-    row = next(one for one in rows if one["trained_tokens"] == 2)
-    good = {"row_id": row["row_id"], "group_id": row["group_id"], "iteration": 0, "teacher_logprobs": None}
-    good |= {"logprobs": [-0.5, -0.5], "entropies": [1.0, 1.0], "cut_tokens": None}
-    found = []
-    for scores in (good, good | fault):
-        tables = {"updates": store.read(refs["updates"], "updates"), "training_scores": [scores]}
-        commit_stage(store, "updates", tables, [refs["training_rows"]], "demo", 0)
-        found.append([one for one in check_run(store, "demo") if "scores of" in one.what])
-    assert found[0] == []
-    assert [one.check for one in found[1]] == ["6_weights"]
+    faults = [
+        {"logprobs": [-0.5]},
+        {"teacher_logprobs": [-1.0] * 9},
+        {"cut_tokens": 99},
+        {"row_id": "iteration=0/none"},
+        {"logprobs": None},
+    ]
+    scores = []
+    for row, fault in zip(rows, faults, strict=True):
+        numbers = [-0.5] * row["trained_tokens"]
+        good = {"row_id": row["row_id"], "group_id": row["group_id"], "iteration": 0, "teacher_logprobs": None}
+        above = {"logprobs": [0.5, *numbers[1:]]} if fault == {"logprobs": None} else fault
+        scores.append(good | {"logprobs": numbers, "entropies": numbers, "cut_tokens": None} | above)
+    tables = {"updates": store.read(refs["updates"], "updates"), "training_scores": scores}
+    commit_stage(store, "updates", tables, [refs["training_rows"]], "demo", 0)
+    found = [one for one in check_run(store, "demo") if "scores of" in one.what]
+    assert sorted(one.place for one in found) == sorted(f"demo {one['row_id']}" for one in scores[: len(faults)])
+    assert {one.check for one in found} == {"6_weights"}
 
 
 def test_files_of_all_ranks_become_one_table(tmp_path, policy):

@@ -11,7 +11,7 @@ from r3l.audit.attempts import find, group, panes
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader
 from r3l.config.compose import compose
-from r3l.config.methods.rivals import GiGPOSettings, GRPOSettings
+from r3l.config.methods.rivals import GiGPOSettings, GRPOSettings, HGPOSettings
 from r3l.credit.turns import anchored_advantages, at_the_end, discounted_returns
 from r3l.losses import LOSSES
 from r3l.methods import METHODS, credit_stage, training_rows_stage
@@ -235,3 +235,53 @@ def test_only_methods_that_credit_turns_have_such_advantages():
         "process_supervision",
         "vineppo",
     }
+
+
+def published_hgpo(returns, states, history, power, scale):
+    """The estimate of core_hgpo.py, written out: of a turn, each past of length k that another turn has too gives
+    (return - mean) / (deviation with ddof 0 + 1e-6), or without the division; zeros count in no mean."""
+    found = {}
+    for g, own in enumerate(states):
+        for t in range(len(own)):
+            items = []
+            for k in range(1, min(history + 1, t + 1) + 1):
+                past = own[t - k + 1 : t + 1]
+                alike = [
+                    returns[h][s]
+                    for h, other in enumerate(states)
+                    for s in range(k - 1, len(other))
+                    if other[s - k + 1 : s + 1] == past
+                ]
+                if len(alike) > 1:
+                    divisor = np.std(alike) + 1e-6 if scale == "std" else 1.0
+                    items.append((k, (returns[g][t] - np.mean(alike)) / divisor))
+            items = [(k, a) for k, a in items if abs(a) > 1e-12]
+            total = sum((k + 1) ** power for k, _ in items)
+            found[g, t] = sum((k + 1) ** power * a for k, a in items) / total if items else 0.0
+    return found
+
+
+@pytest.mark.parametrize("scale", ["std", "none"])
+@pytest.mark.parametrize(("history", "power"), [(2, 1.0), (0, 1.0), (4, 0.0)])
+def test_hgpo_agrees_with_its_published_estimate_on_random_walks(scale, history, power):
+    rng = np.random.default_rng(history)
+    walks = [("".join(rng.choice(list("abc"), rng.integers(1, 9))), float(rng.integers(2))) for _ in range(6)]
+    settings = HGPOSettings(scale=scale, history=history, weight_power=power)
+    found = credited(settings, [walked(n, reward, seen) for n, (seen, reward) in enumerate(walks)])
+    returns = [discounted_returns(at_the_end(len(seen), reward), 0.95) for seen, reward in walks]
+    expected = published_hgpo(returns, [seen for seen, _ in walks], history, power, scale)
+    for g, one in enumerate(found):
+        assert one.turn_advantages == pytest.approx(
+            [expected[g, t] for t in range(len(walks[g][0]))], rel=1e-4, abs=1e-9
+        )
+
+
+def test_hgpo_agrees_with_a_calculation_by_hand():
+    """Discount 1: every return is the reward. abc won, abd lost, xbd lost. Turn 1: b is in all three (mean 1/3), ab in
+    two (mean 1/2); weights 2 and 3."""
+    settings = HGPOSettings(scale="none", history=1, discount=1.0)
+    one, two, three = credited(settings, [walked(0, 1.0, "abc"), walked(1, 0.0, "abd"), walked(2, 0.0, "xbd")])
+    assert one.turn_advantages == pytest.approx([1 / 2, (2 * 2 / 3 + 3 * 1 / 2) / 5, 0.0])
+    # d is in two lost walks: 0, and counts in no mean
+    assert two.turn_advantages == pytest.approx([-1 / 2, (2 * -1 / 3 + 3 * -1 / 2) / 5, 0.0])
+    assert three.turn_advantages == pytest.approx([0.0, -1 / 3, 0.0])

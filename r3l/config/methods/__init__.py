@@ -10,9 +10,11 @@ from r3l.config.methods.rivals import (
     BAPOSettings,
     CritiqueGRPOSettings,
     DAPOSettings,
+    ERLSettings,
     GiGPOSettings,
     GRPOSettings,
     GSPOSettings,
+    HGPOSettings,
     HINTSettings,
     NGRPOSettings,
     OPMDSettings,
@@ -24,6 +26,7 @@ from r3l.config.methods.rivals import (
     VinePPOSettings,
 )
 from r3l.config.methods.shared import AMPLIFY, CLIP_HIGH, CLIP_LOW, INVALID, TOP_RULE, GuidedSettings, MethodSettings
+from r3l.config.methods.taught import RLSDSettings, RLTFSDSettings, SDPOSettings
 from r3l.config.section import identity_of
 from r3l.records.plan import (
     Diverged,
@@ -246,6 +249,11 @@ METHOD_KINDS = Kinds(
         AgentRLVRSettings,
         ProcessSupervisionSettings,
         VinePPOSettings,
+        HGPOSettings,
+        ERLSettings,
+        RLTFSDSettings,
+        SDPOSettings,
+        RLSDSettings,
     ),
 )
 AnyMethod = Annotated[MethodSettings, METHOD_KINDS]

@@ -176,6 +176,11 @@ class ReflectRetryRewardSettings(ClippedSettings):
     guidance_position: GuidancePosition = Field("mid_system", description=POSITION)
 
 
+class ERLSettings(ReflectRetryRewardSettings):
+    kind: Literal["erl"] = "erl"  # type: ignore[assignment]
+    kl_coefficient: float = Field(0.001, ge=0, le=10, description=KL)
+
+
 class GiGPOSettings(ClippedSettings):
     kind: Literal["gigpo"] = "gigpo"
     step_weight: float = Field(
@@ -189,6 +194,22 @@ class GiGPOSettings(ClippedSettings):
         gt=0,
         le=1,
         description="Discount factor per turn in the return of a turn, above 0, up to 1.",
+    )
+
+
+class HGPOSettings(ClippedSettings):
+    kind: Literal["hgpo"] = "hgpo"
+    history: int = Field(
+        2, ge=0, le=100, description="Number of earlier observations by which turns are compared, at most, 0 to 100."
+    )
+    weight_power: float = Field(
+        1.0,
+        ge=0,
+        le=100,
+        description="Power of a comparison's weight, 0 to 100: that by the last k observations weighs (k + 1)^power.",
+    )
+    discount: float = Field(
+        0.95, gt=0, le=1, description="Discount factor per turn in the return of a turn, above 0, up to 1."
     )
 
 

@@ -43,6 +43,7 @@ def update_tables(
     job_spec["turns"] = [path for ref in bases for path in files(bench.store, ref, "turns")]
     paths = [path for ref in rows for path in files(bench.store, ref, "training_rows")]
     result = bench.placement.update(bench, job_spec, paths) if bench.placement else None
+    takes_here = result is None
     if result is None:
         bench.tools.make_room()
         job_spec["turns"] = [str(path) for ref in bases for path in local_files(bench.store, ref, "turns")]
@@ -58,9 +59,14 @@ def update_tables(
             waiting=bench.tools.trainer,
         )
     bench.progress.finish("updates")
+    score_files = result.get("scores", [])
+    scores = _scores(bench.store, score_files)
+    for path in score_files if takes_here else ():  # another host's job is found again by what it left
+        bench.store.files.delete(path)
+        (bench.store.files.cache / path).unlink(missing_ok=True)
     return {
         "updates": _rows(bench, result, f"policies/{place.rpartition('/')[2]}/policy"),
-        "training_scores": _scores(bench.store, result.get("scores", [])),
+        "training_scores": scores,
         "events": [
             Event(bench.iteration, "updates", result["policy"], one["event"], one["reason"], one.get("detail", ""))
             for one in result.get("events", [])

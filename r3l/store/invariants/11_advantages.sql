@@ -10,7 +10,7 @@ members AS (
     FROM lines.credit c
     JOIN lines.trajectories t USING (run, branch, iteration, trajectory_id)
     JOIN methods s ON (s.run, s.branch, s.iteration) = (c.run, c.branch, c.iteration) AND s.shard IS NOT DISTINCT FROM c.shard
-    WHERE s.kind IN ('r3l', 'grpo', 'gspo', 'bapo', 'opmd', 'reflect_grpo', 'gigpo', 'vineppo', 'process_supervision') AND c.penalty = 0
+    WHERE s.kind IN ('r3l', 'grpo', 'gspo', 'bapo', 'opmd', 'reflect_grpo', 'gigpo', 'hgpo', 'rlsd', 'vineppo', 'process_supervision') AND c.penalty = 0
     WINDOW g AS (PARTITION BY c.run, c.branch, c.iteration, c.group_id)
 ),
 scaled AS (

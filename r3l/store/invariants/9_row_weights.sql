@@ -13,8 +13,8 @@ WITH sampled AS ( -- sampled tokens of a source, and those of them that are trai
     SELECT run, branch, reflection_id, 'reflect', len(response_ids), len(response_ids) FROM lines.reflections
 ),
 sizes AS (SELECT run, branch, iteration, group_id, any_value(group_size) AS size FROM lines.credit GROUP BY ALL),
-rewarded AS ( -- Reflect, Retry, Reward: a reflection is worth its retry's reward against those of its task's other reflections
-    SELECT run, branch, reflection_id AS source_id, (reward - avg(reward) OVER g) / (stddev_samp(reward) OVER g + 1e-6) AS advantage
+rewarded AS ( -- Reflect, Retry, Reward: a reflection is worth its retry's reward against those of its task's other reflections; ERL: the retry, too
+    SELECT run, branch, unnest([reflection_id, retry_id]) AS source_id, (reward - avg(reward) OVER g) / (stddev_samp(reward) OVER g + 1e-6) AS advantage
     FROM lines.retries WHERE status IN ('completed', 'turn_limit', 'context_limit', 'invalid_reply')
     WINDOW g AS (PARTITION BY run, branch, iteration, group_id)
 ),

@@ -71,9 +71,12 @@ class Steps:
         if self.job.training.max_drift is not None:
             with self.timed("drift"):
                 self._look_at_neutral_tokens(self.job.training.max_drift)
-        if len(self.plan) > 1:
+        if self.others.taught or len(self.plan) > 1:
             with self.timed("scoring"):
-                self._score_own_rows()
+                if self.others.taught:
+                    self._score_behind_teachers()
+                if len(self.plan) > 1:
+                    self._score_own_rows()
 
     def take(self) -> None:
         for number, (epoch, minibatch) in enumerate(self.plan):
@@ -117,6 +120,17 @@ class Steps:
         is_sharded = training.sharding != "none" and self.ranks.size > 1
         self.drift = Drift(self.policy, self.ranks, attempts, training.logits_chunk, is_sharded)
         self.drift.look()
+
+    def _score_behind_teachers(self) -> None:
+        """Score the replies of the rows that have a teacher behind its context. The teacher is the policy before the
+        first step."""
+        for batch in micro_batches(self.groups, self.job.training.micro_batch_tokens):
+            rows = [row for row in read_groups(batch) if row.teacher]
+            if rows:
+                logps, tokens = self.score([row.behind_teacher for row in rows])
+                self.others.teacher |= {row.row_id: logp for row, logp in zip(rows, logps, strict=True)}
+                self.others.scoring_tokens += tokens
+        self.others.passes += 1
 
     def _score_own_rows(self) -> None:
         """Score the rows whose ratio is to the policy that is trained; in the first step they are its own scores."""

@@ -1,0 +1,31 @@
+"""Advantages of single tokens by a teacher: the same policy behind a context that knows more.
+
+gap_t = log pi_T(t) - log pi(t), without a gradient.
+"""
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from r3l.losses.objectives import Advantage
+
+Rule = Literal["gap", "reweigh"]
+MOST = 20.0  # nats: beyond it the exponential says no more
+
+
+def taught_advantage(
+    advantage: Advantage, logp_T: Tensor, teacher_T: Tensor, *, rule: Rule, mix: float, low: float, high: float
+) -> Tensor:
+    """Compute the advantage of each token, shape [T].
+
+    gap: A x gap, whose policy gradient is that of KL(pi || pi_T) on what pi sampled (SDPO). reweigh:
+    A ((1 - mix) + mix clip(exp(sign(A) gap), low, high)): the teacher says which tokens an outcome is due to, and never
+    turns its sign (RLSD, SERL).
+    """
+    gap_T = teacher_T - logp_T
+    whole_T = torch.as_tensor(advantage, dtype=gap_T.dtype).expand_as(gap_T)
+    if rule == "gap":
+        return whole_T * gap_T
+    share_T = (whole_T.sign() * gap_T).clamp(-MOST, MOST).exp().clamp(low, high)
+    return whole_T * ((1 - mix) + mix * share_T)

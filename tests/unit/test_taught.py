@@ -1,0 +1,187 @@
+"""Teachers: contexts from stored ids, advantages against the published formulas, and the tables of the update."""
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+import torch
+
+from r3l.config import compose
+from r3l.config.methods.taught import RLSDSettings, RLTFSDSettings, SDPOSettings
+from r3l.losses import LOSSES, taught_advantage
+from r3l.methods import METHODS
+from r3l.methods.taught.contexts import behind_guidance, behind_success, teacher_of
+from r3l.store.check import check_run
+from r3l.store.stage import Store
+from r3l.training.gradients import RowScores, row_gradient
+from tests.support.exploration_group import base, distilled, played, reflection, retry
+from tests.support.rehearsal import rehearse, tiny_policy, update
+from tests.support.store_iteration import commit_iteration
+from tests.support.update_world import record, rows_of
+
+LOST = played(base(0, turns=2), ([1, 2], [3]), ([4], [5, 6]))
+WON = played(base(1, reward=1.0, turns=1), ([1, 2], [7, 8]))
+TOLD = played(retry(0, pivot=1, reward=1.0), ([4, 90, 91], [9]), first=1)
+SPLICE = {"rule": "gap", "mix": 1.0, "low": 0.0, "high": 0.0}
+
+
+def test_a_success_stands_before_the_attempt_and_none_before_the_only_one():
+    assert behind_success(LOST, [LOST, WON], 1.0) == (0, 0, [1, 2, 7, 8])
+    assert behind_success(WON, [LOST, WON], 1.0) is None
+    assert behind_success(LOST, [LOST, TOLD], 1.0) is None  # a retry was told more than the attempt's prompt
+    settings = SDPOSettings(teacher_tokens=10)
+    assert teacher_of(settings, LOST, [LOST, WON]) is not None  # 4 + 6 tokens
+    assert teacher_of(SDPOSettings(teacher_tokens=9), LOST, [LOST, WON]) is None
+
+
+def test_guidance_stands_where_the_retry_was_told_it():
+    assert behind_guidance(LOST, [LOST, WON, TOLD]) == (3, 4, [4, 90, 91])
+    assert behind_guidance(WON, [LOST, WON, TOLD]) is None
+
+
+def taught_row(splice, **columns):
+    settings = {"clip_low": 1.0, "clip_high": 1.0, "teacher": SPLICE | splice}
+    weights = [0, 0, 0.5, 0, 0.25, 0.25]
+    one = record("a", [1, 2, 3, 4, 5, 6], weights, objective="cispo", advantage=1.0, **columns)
+    return rows_of([one | {"objective_settings": json.dumps(settings)}])[0]
+
+
+def test_a_row_behind_its_teacher_has_the_same_replies_at_their_new_places():
+    told = taught_row({"start": 3, "stop": 4, "ids": [4, 90, 91]}).behind_teacher
+    assert told.token_ids.tolist() == [1, 2, 3, 4, 90, 91, 5, 6]
+    assert told.positions.tolist() == [2, 6, 7]
+    shown = taught_row({"start": 0, "stop": 0, "ids": [1, 2, 7, 8]}).behind_teacher
+    assert shown.token_ids[shown.positions].tolist() == [3, 5, 6]
+    assert shown.positions.tolist() == [6, 8, 9]
+
+
+def test_advantages_agree_with_a_calculation_by_hand():
+    """Gaps .1, -.1, 1: e^.1 = 1.105, e^-.1 = .905, e clipped to 1.2; for a bad row the inverses."""
+    own, teacher = torch.tensor([-1.0, -1.0, -2.0]), torch.tensor([-0.9, -1.1, -1.0])
+    gap = taught_advantage(2.0, own, teacher, rule="gap", mix=1, low=0, high=0)
+    assert gap.tolist() == pytest.approx([0.2, -0.2, 2.0], rel=1e-5)
+    good = taught_advantage(2.0, own, teacher, rule="reweigh", mix=0.5, low=0.8, high=1.2)
+    assert good.tolist() == pytest.approx([1 + 1.10517, 1 + 0.90484, 1 + 1.2], rel=1e-5)
+    bad = taught_advantage(-2.0, own, teacher, rule="reweigh", mix=0.5, low=0.8, high=1.2)
+    assert bad.tolist() == pytest.approx([-1 - 0.90484, -1 - 1.10517, -1 - 0.8], rel=1e-5)
+
+
+def test_reweighing_agrees_with_rlsd_and_serl_on_random_numbers():
+    """Their two published forms, written out: RLSD's of a sequence's advantage, SERL's of each token's with a clamp."""
+    rng = np.random.default_rng(0)
+    for advantage in rng.normal(size=20):
+        own, teacher = -rng.exponential(size=(2, 50))
+        mix, clip = rng.uniform(), rng.uniform(0.05, 0.5)
+        ours = taught_advantage(
+            float(advantage),
+            torch.tensor(own),
+            torch.tensor(teacher),
+            rule="reweigh",
+            mix=mix,
+            low=1 - clip,
+            high=1 + clip,
+        )
+        rlsd = advantage * ((1 - mix) + mix * np.clip(np.exp(np.sign(advantage) * (teacher - own)), 1 - clip, 1 + clip))
+        ratio = np.clip(np.exp(np.clip(np.sign(np.full(50, advantage)) * (teacher - own), -20, 20)), 1 - clip, 1 + clip)
+        assert ours.numpy() == pytest.approx(rlsd, rel=1e-12)
+        assert ours.numpy() == pytest.approx(advantage * (1 + mix * (ratio - 1)), rel=1e-12)
+
+
+@pytest.mark.parametrize("off_policy", [False, True])
+def test_the_row_of_sdpo_has_its_published_loss_and_gradient(off_policy):
+    """sum_t w_t sg(log pi - log pi_T) log pi min(sg(pi / pi_old), 2), by autograd, on random numbers."""
+    rng = np.random.default_rng(1)
+    row = taught_row({"start": 0, "stop": 0, "ids": [7]})
+    for _ in range(20):
+        own, teacher, old = -rng.exponential(2.0, size=(3, 3))
+        gradient = row_gradient(row, RowScores(own, old=old if off_policy else None, teacher=teacher), 4.0)
+        logp = torch.tensor(own, requires_grad=True)
+        ratio = torch.exp(torch.clamp((logp - torch.tensor(old)).detach(), -20, 20)).clamp(max=2.0)
+        loss = (logp - torch.tensor(teacher)).detach() * logp * (ratio if off_policy else 1.0)
+        (torch.tensor(row.weights) * loss).sum().div(4.0).backward()
+        assert gradient == pytest.approx(logp.grad.numpy(), rel=1e-9)
+    assert LOSSES["cispo"].uses_ratio
+
+
+def test_the_share_of_the_teacher_falls_to_nothing():
+    rlsd, serl = compose(method="rlsd").method, compose(method="serl").method
+    assert [METHODS["rlsd"].taught(rlsd, i)["mix"] for i in (0, 50)] == [0.5, 0.25]
+    assert METHODS["rlsd"].taught(rlsd, 100) == {} == METHODS["rlsd"].taught(serl, 50)
+    assert METHODS["rlsd"].taught(RLSDSettings(teacher_clip=0.1), 0)["low"] == 0.9
+
+
+def test_the_baseline_of_rltf_sd_is_what_the_policy_gets_without_feedback():
+    """Bases 0 and 1, mean .5; the retry of the first gets 1: 1 - .5."""
+    members = [one.trajectory for one in (LOST, WON)] + [distilled(0, pivot=0, reward=1.0)]
+    found = METHODS["rltf_sd"].credit(RLTFSDSettings(), members)
+    assert [one.advantage for one in found] == [-0.5, 0.5, 0.5]
+    assert [one.rule for one in found] == ["negative", "positive", "positive"]
+    equal = METHODS["rltf_sd"].credit(RLTFSDSettings(), [replace(one, reward=0.1) for one in members])
+    assert {(one.advantage, one.rule) for one in equal} == {(0.0, "degenerate")}
+
+
+def test_erl_rewards_attempts_reflections_and_seconds_each_among_themselves():
+    """Firsts 0 and 1, seconds 1 and 0: each kind has mean .5 and deviation .7071. The solved second is distilled."""
+    method, settings = METHODS["erl"], compose(method="erl").method
+    members = [base(0), base(1, reward=1.0), distilled(0, reward=1.0), distilled(1)]
+    found = method.credit(settings, members)
+    assert [one.advantage for one in found] == pytest.approx([-0.70711, 0.70711, 1.0, 0.0], abs=1e-4)
+    assert [one.rule for one in found] == ["negative", "positive", "kept", "rejected"]
+    assert [method.objective(settings, one).name for one in members[1:3]] == ["clipped_ratio", "cross_entropy"]
+    lessons, left_out = method.lessons(
+        settings, [*members, retry(0, reward=1.0), retry(1)], [reflection(0), reflection(1)]
+    )
+    assert [one.advantage for one in lessons] == pytest.approx([0.70711, -0.70711] * 2, abs=1e-4)
+    assert [one.retry and one.retry.attempt for one in lessons] == [None, None, 0, 1]
+    assert left_out == []
+
+
+def test_rows_of_erls_seconds_weigh_what_their_reflections_do(tmp_path):
+    settings = compose(method="erl").method
+    tables, _ = rehearse(settings)
+    rows = tables["training_rows"]["training_rows"]
+    worth = {role: [row.advantage for row in rows if row.role == role] for role in ("reflect", "retry")}
+    assert worth["reflect"] == worth["retry"] != []
+    store = Store.open(str(tmp_path))
+    commit_iteration(store, tables=tables, method=settings.model_dump(mode="json"))
+    assert check_run(store, "demo") == []
+    rows[-1] = replace(rows[-1], advantage=-rows[-1].advantage)
+    commit_iteration(store, "other", tables=tables, method=settings.model_dump(mode="json"))
+    assert {finding.check for finding in check_run(store, "other")} == {"9_row_weights"}
+
+
+@pytest.fixture(scope="module")
+def policy(tmp_path_factory):
+    return tiny_policy(tmp_path_factory.mktemp("policy") / "p", 0)
+
+
+@pytest.mark.parametrize(("preset", "taught"), [("sdpo", 3), ("rlsd", 3), ("serl", 4)])
+def test_the_update_asks_the_teacher_and_stores_what_it_said(preset, taught, policy, tmp_path):
+    """Of four attempts at task 0 one wins and teaches three; with guidance each of the four bases has a retry."""
+    tables, groups = rehearse(compose(method=preset).method)
+    rows = {row.row_id: row for row in tables["training_rows"]["training_rows"]}
+    teachers = {name: json.loads(row.objective_settings).get("teacher") for name, row in rows.items()}
+    assert sum(one is not None for one in teachers.values()) == taught
+    spec = {"policy": {"path": policy, "digest": "policy-0"}, "reference": policy}
+    result = update(tmp_path / "a", list(rows.values()), groups, **spec)
+    scores = {one["row_id"]: one for one in pq.read_table(tmp_path / "a" / "out" / "scores-0.parquet").to_pylist()}
+    assert set(scores) == {name for name, one in teachers.items() if one}
+    # the same replies, scored alone as a row of their own behind the teacher's context
+    alone = []
+    for name, one in scores.items():
+        row, teacher = rows[name], teachers[name]
+        start, stop, ids = teacher["start"], teacher["stop"], teacher["ids"]
+        spliced = {
+            key: [*getattr(row, key)[:start], *filler, *getattr(row, key)[stop:]]
+            for key, filler in (("token_ids", ids), ("weights", [0.0] * len(ids)), ("logprobs", [0.0] * len(ids)))
+        }
+        alone.append(replace(row, **spliced, objective="policy_gradient", objective_settings="{}", advantages=None))
+        assert len(one["teacher_logprobs"]) == row.trained_tokens
+    plain = {"learning_rate": 1e-2, "device": "cpu", "scores": True}
+    update(tmp_path / "b", [replace(row, advantage=1.0) for row in alone], groups, training=plain, **spec)
+    for one in pq.read_table(tmp_path / "b" / "out" / "scores-0.parquet").to_pylist():
+        assert one["logprobs"] == pytest.approx(scores[one["row_id"]]["teacher_logprobs"], abs=1e-4)
+        assert one["logprobs"] != pytest.approx(scores[one["row_id"]]["logprobs"], abs=1e-3)
+    assert result["scoring_passes"] == 2
