@@ -48,7 +48,7 @@ Without r3l, the files of a stage that its manifest names are plain Parquet, rea
 
 
 def dictionary() -> str:
-    sections = [HEAD, place(), "## Tables"]
+    sections = [HEAD, stage_chain(), place(), "## Tables"]
     sections += [
         f"### {table}\n\nWritten by: {', '.join(writers(table))}.\n\n{rows(columns)}"
         for table, columns in TABLES.items()
@@ -61,6 +61,14 @@ def dictionary() -> str:
         invariants(),
     ]
     return "\n\n".join(section.strip() for section in sections) + "\n"
+
+
+def stage_chain() -> str:
+    """Draw what each stage reads and writes, in the order of the pipeline."""
+    chain = [
+        f"| `{name}` | {', '.join(stage.parents) or '–'} | {', '.join(stage.tables)} |" for name, stage in STAGES.items()
+    ]
+    return "\n".join(["## Stages\n", "| stage | reads the stages | writes the tables |", "|---|---|---|", *chain])
 
 
 def writers(table: str) -> list[str]:
