@@ -11,6 +11,8 @@ from tests.support.forgery import Forgery, Row
 
 Lie = Callable[[Forgery], None]
 LIES: list[Lie] = []
+OTHER = "0123456789abcdef"  # a policy that there is not
+TABLE = dict.fromkeys(("base", "retries", "distilled"), "trajectories")
 
 
 def lie(function: Lie) -> Lie:
@@ -18,14 +20,75 @@ def lie(function: Lie) -> Lie:
     return function
 
 
+def told(name: str, change: Callable[[Forgery], Any]) -> Lie:
+    """Add a lie under its name."""
+    change.__name__ = name
+    return lie(change)
+
+
+def edited(name: str, place: Callable[[Forgery], Row], **columns: Any) -> Lie:
+    """Add the lie that writes into columns of one row: values, or functions of what stood there."""
+    return edited_all(name, lambda run: [place(run)], **columns)
+
+
+def edited_all(name: str, places: Callable[[Forgery], Iterable[Row]], **columns: Any) -> Lie:
+    """Add the lie that writes into columns of rows."""
+
+    def change(run: Forgery) -> None:
+        for row in places(run):
+            for column, new in columns.items():
+                row[column] = new(row[column]) if callable(new) else new
+
+    return told(name, change)
+
+
+def stated(name: str, stage: str, key: str, new: Any, of: int | None = None) -> Lie:
+    """Add the lie that the manifests of a stage's shards, or of the first, state another value under a dotted key."""
+
+    def change(run: Forgery) -> None:
+        for one in run.of(stage)[:of]:
+            inner = one.manifest
+            *sections, last = key.split(".")
+            for section in sections:
+                inner = inner[section]
+            inner[last] = new(inner[last]) if callable(new) else new
+
+    return told(name, change)
+
+
+def plus(more: Any) -> Callable[[Any], Any]:
+    return lambda value: value + more
+
+
+def times(factor: float) -> Callable[[Any], Any]:
+    return lambda value: value * factor
+
+
+def doubled(values: list[float]) -> list[float]:
+    return [2 * one for one in values]
+
+
+def end_reversed(count: int) -> Callable[[list[int]], list[int]]:
+    return lambda ids: [*ids[:-count], *reversed(ids[-count:])]
+
+
 def first(rows: Iterable[Row], wanted: Callable[[Row], Any] = lambda row: True) -> Row:
     return next(row for row in rows if wanted(row))
+
+
+def a(stage: str, wanted: Callable[[Row], Any] = lambda row: True, table: str = "") -> Callable[[Forgery], Row]:
+    """Find the first such row of a stage's table."""
+    return lambda run: first(run.rows(stage, table or TABLE.get(stage, stage)), wanted)
 
 
 def mixed(run: Forgery) -> list[Row]:
     """The credit of a group whose rewards differ."""
     group = first(run.rows("credit", "credit"), lambda row: row["rule"] == "top")["group_id"]
     return [row for row in run.rows("credit", "credit") if row["group_id"] == group]
+
+
+def a_mixed(run: Forgery) -> Row:
+    return mixed(run)[0]
 
 
 def of_group(run: Forgery, credit: Sequence[Row]) -> None:
@@ -44,47 +107,17 @@ def scaled(run: Forgery, change: Callable[[Row], float]) -> None:
 
 
 # Credit.
-@lie
-def sign_of_a_group(run: Forgery) -> None:
-    scaled(run, lambda row: -row["advantage"])
-
-
-@lie
-def scale_of_a_group(run: Forgery) -> None:
-    scaled(run, lambda row: 0.5 * row["advantage"])
-
-
-@lie
-def scaled_column_alone(run: Forgery) -> None:
-    for row in mixed(run):
-        row["scaled"] *= 2
-
-
-@lie
-def std_tripled(run: Forgery) -> None:
-    for row in mixed(run):
-        row["group_std"] *= 3
-
-
-@lie
-def negative_amplified(run: Forgery) -> None:
-    scaled(run, lambda row: 3 * row["advantage"] if row["advantage"] < 0 else row["advantage"])
-
-
-@lie
-def positive_not_amplified(run: Forgery) -> None:
-    scaled(run, lambda row: row["scaled"])
-
-
-@lie
-def degenerate_group_given_advantage(run: Forgery) -> None:
-    row = first(run.rows("credit", "credit"), lambda row: row["rule"] == "degenerate")
-    row["advantage"] = 0.7
-
-
-@lie
-def nan_advantage(run: Forgery) -> None:
-    mixed(run)[0]["advantage"] = math.nan
+told("sign_of_a_group", lambda run: scaled(run, lambda row: -row["advantage"]))
+told("scale_of_a_group", lambda run: scaled(run, lambda row: 0.5 * row["advantage"]))
+edited_all("scaled_column_alone", mixed, scaled=times(2))
+edited_all("std_tripled", mixed, group_std=times(3))
+told(
+    "negative_amplified",
+    lambda run: scaled(run, lambda row: 3 * row["advantage"] if row["advantage"] < 0 else row["advantage"]),
+)
+told("positive_not_amplified", lambda run: scaled(run, lambda row: row["scaled"]))
+edited("degenerate_group_given_advantage", a("credit", lambda row: row["rule"] == "degenerate"), advantage=0.7)
+edited("nan_advantage", a_mixed, advantage=math.nan)
 
 
 @lie
@@ -94,25 +127,10 @@ def nan_advantage_of_rows(run: Forgery) -> None:
     of_group(run, credit[:1])
 
 
-@lie
-def infinite_advantage(run: Forgery) -> None:
-    mixed(run)[0]["advantage"] = math.inf
-
-
-@lie
-def rule_renamed(run: Forgery) -> None:
-    first(mixed(run), lambda row: row["rule"] == "negative")["rule"] = "zero"
-
-
-@lie
-def mask_moved(run: Forgery) -> None:
-    row = first(run.rows("credit", "credit"), lambda row: row["kind"] == "distilled" and row["mask_turn"] > 0)
-    row["mask_turn"] -= 1
-
-
-@lie
-def penalty_planted(run: Forgery) -> None:
-    mixed(run)[0]["penalty"] = 0.25
+edited("infinite_advantage", a_mixed, advantage=math.inf)
+edited("rule_renamed", lambda run: first(mixed(run), lambda row: row["rule"] == "negative"), rule="zero")
+edited("mask_moved", a("credit", lambda row: row["kind"] == "distilled" and row["mask_turn"] > 0), mask_turn=plus(-1))
+edited("penalty_planted", a_mixed, penalty=0.25)
 
 
 @lie
@@ -122,9 +140,7 @@ def turn_advantages_planted(run: Forgery) -> None:
     row["turn_advantages"] = [row["advantage"]] * turns[row["trajectory_id"]]
 
 
-@lie
-def kind_of_member(run: Forgery) -> None:
-    first(run.rows("credit", "credit"), lambda row: row["kind"] == "distilled")["kind"] = "base"
+edited("kind_of_member", a("credit", lambda row: row["kind"] == "distilled"), kind="base")
 
 
 @lie
@@ -139,15 +155,11 @@ def credit_row_doubled(run: Forgery) -> None:
     rows.append(dict(rows[0]))
 
 
-@lie
-def group_size_planted(run: Forgery) -> None:
-    for row in mixed(run):
-        row["group_size"] += 1
+edited_all("group_size_planted", mixed, group_size=plus(1))
 
 
 def first_stage(run: Forgery, stage: str, wanted: Callable[[Row], Any] = lambda row: True) -> Any:
-    table = {"base": "trajectories", "retries": "trajectories", "distilled": "trajectories"}.get(stage, stage)
-    return next(one for one in run.of(stage) if any(wanted(row) for row in one.tables[table]))
+    return next(one for one in run.of(stage) if any(wanted(row) for row in one.tables[TABLE.get(stage, stage)]))
 
 
 def trajectories(run: Forgery, *stages: str) -> list[Row]:
@@ -159,16 +171,8 @@ def turns(run: Forgery, *stages: str) -> list[Row]:
 
 
 # Rewards and outcomes.
-@lie
-def retry_reward_edited(run: Forgery) -> None:
-    row = first(run.rows("retries", "trajectories"))
-    row["reward"] = 1.0 - row["reward"]
-
-
-@lie
-def distilled_reward_edited(run: Forgery) -> None:
-    row = first(run.rows("distilled", "trajectories"))
-    row["reward"] = 1.0 - row["reward"]
+edited("retry_reward_edited", a("retries"), reward=lambda reward: 1.0 - reward)
+edited("distilled_reward_edited", a("distilled"), reward=lambda reward: 1.0 - reward)
 
 
 @lie
@@ -180,115 +184,58 @@ def retry_won_everywhere(run: Forgery) -> None:
             one["reward"], one["success"] = 1.0, True
 
 
-@lie
-def success_without_reward(run: Forgery) -> None:
-    first(run.rows("base", "trajectories"), lambda row: not row["success"])["success"] = True
-
-
-@lie
-def reward_without_success(run: Forgery) -> None:
-    first(trajectories(run), lambda row: row["success"])["success"] = False
-
-
-@lie
-def reward_of_a_base(run: Forgery) -> None:
-    first(run.rows("base", "trajectories"), lambda row: row["reward"] == 0)["reward"] = 0.5
-
-
-@lie
-def status_relabelled(run: Forgery) -> None:
-    first(run.rows("base", "trajectories"), lambda row: row["status"] == "turn_limit")["status"] = "completed"
-
-
-@lie
-def status_failed(run: Forgery) -> None:
-    row = first(run.rows("base", "trajectories"), lambda row: row["status"] == "turn_limit")
-    row["status"], row["reason"] = "environment_error", "the worker died"
-
-
-@lie
-def reason_edited(run: Forgery) -> None:
-    first(run.rows("base", "trajectories"), lambda row: row["reason"])["reason"] = "it was tired"
-
-
-@lie
-def response_tokens_counted_up(run: Forgery) -> None:
-    first(run.rows("base", "trajectories"))["response_tokens"] += 5
-
-
-@lie
-def turns_counted_down(run: Forgery) -> None:
-    first(run.rows("distilled", "trajectories"))["turns"] -= 1
-
-
-@lie
-def final_observation_edited(run: Forgery) -> None:
-    first(run.rows("base", "trajectories"))["final_observation"] = "You see nothing."
-
-
-@lie
-def task_type_of_an_attempt(run: Forgery) -> None:
-    first(run.rows("base", "trajectories"))["task_type"] = "look_at_obj_in_light"
-
-
-@lie
-def seed_of_an_attempt(run: Forgery) -> None:
-    first(run.rows("base", "trajectories"))["seed"] += 1
-
-
-@lie
-def policy_of_an_attempt(run: Forgery) -> None:
-    first(run.rows("base", "trajectories"))["policy"] = "0123456789abcdef"
+edited("success_without_reward", a("base", lambda row: not row["success"]), success=True)
+edited("reward_without_success", lambda run: first(trajectories(run), lambda row: row["success"]), success=False)
+edited("reward_of_a_base", a("base", lambda row: row["reward"] == 0), reward=0.5)
+edited("status_relabelled", a("base", lambda row: row["status"] == "turn_limit"), status="completed")
+edited(
+    "status_failed",
+    a("base", lambda row: row["status"] == "turn_limit"),
+    status="environment_error",
+    reason="the worker died",
+)
+edited("reason_edited", a("base", lambda row: row["reason"]), reason="it was tired")
+edited("response_tokens_counted_up", a("base"), response_tokens=plus(5))
+edited("turns_counted_down", a("distilled"), turns=plus(-1))
+edited("final_observation_edited", a("base"), final_observation="You see nothing.")
+edited("task_type_of_an_attempt", a("base"), task_type="look_at_obj_in_light")
+edited("seed_of_an_attempt", a("base"), seed=plus(1))
+edited("policy_of_an_attempt", a("base"), policy=OTHER)
 
 
 @lie
 def policy_of_a_stage(run: Forgery) -> None:
     for stage in ("base", "reflections", "retries", "distilled"):
         for one in run.of(stage, 1):
-            one.manifest["policy"] = "0123456789abcdef" if one.manifest["policy"] else ""
+            one.manifest["policy"] = OTHER if one.manifest["policy"] else ""
             for row in (*one.tables.get("trajectories", ()), *one.tables.get("reflections", ())):
-                row["policy"] = "0123456789abcdef"
+                row["policy"] = OTHER
     for row in run.rows("training_rows", "training_rows", 1):
-        row["behaviour_policy"] = "0123456789abcdef"
+        row["behaviour_policy"] = OTHER
 
 
 # Turns.
-@lie
-def progress_edited(run: Forgery) -> None:
-    row = first(turns(run, "base"), lambda row: row["progress"] is not None)
-    row["progress"] = 1.0 - row["progress"] / 2
-
-
-@lie
-def valid_flag(run: Forgery) -> None:
-    first(turns(run, "base"))["valid"] ^= True
-
-
-@lie
-def action_edited(run: Forgery) -> None:
-    first(turns(run, "base"), lambda row: row["valid"])["action"] = "go to garbagecan 1"
-
-
-@lie
-def response_text_edited(run: Forgery) -> None:
-    first(turns(run, "base"))["response"] += " at once"
-
-
-@lie
-def finish_reason_edited(run: Forgery) -> None:
-    first(turns(run, "base"))["finish_reason"] = "length"
+edited(
+    "progress_edited",
+    a("base", lambda row: row["progress"] is not None, "turns"),
+    progress=lambda share: 1.0 - share / 2,
+)
+edited("valid_flag", a("base", table="turns"), valid=lambda valid: not valid)
+edited("action_edited", a("base", lambda row: row["valid"], "turns"), action="go to garbagecan 1")
+edited("response_text_edited", a("base", table="turns"), response=plus(" at once"))
+edited("finish_reason_edited", a("base", table="turns"), finish_reason="length")
 
 
 @lie
 def observation_edited_everywhere(run: Forgery) -> None:
     """One observation, in every attempt that saw it, with its hashes."""
-    told = first(turns(run, "base"), lambda row: row["turn"] == 1)["observation"]
+    shown = first(turns(run, "base"), lambda row: row["turn"] == 1)["observation"]
     for row in turns(run):
-        if row["observation"] == told:
-            row["observation"] = f"{told} It is raining."
+        if row["observation"] == shown:
+            row["observation"] = f"{shown} It is raining."
             row["observation_hash"] = observation_hash(row["observation"])
     for row in run.rows("retries", "trajectories"):
-        before, after = observation_hash(told), observation_hash(f"{told} It is raining.")
+        before, after = observation_hash(shown), observation_hash(f"{shown} It is raining.")
         row["rollback_hashes"] = [after if one == before else one for one in row["rollback_hashes"] or []]
 
 
@@ -319,11 +266,7 @@ def swapped(run: Forgery, old: list[int], new: list[int]) -> None:
                 row["token_ids"] = ids = [*ids[:place], *new, *ids[place + len(old) :]]
 
 
-@lie
-def logprobs_of_a_turn_scaled(run: Forgery) -> None:
-    """In the base alone: its training row says something else."""
-    row = first(turns(run, "base"))
-    row["response_logprobs"] = [2 * one for one in row["response_logprobs"]]
+edited("logprobs_of_a_turn_scaled", a("base", table="turns"), response_logprobs=doubled)
 
 
 # Reflections.
@@ -331,17 +274,12 @@ def retried(run: Forgery) -> Row:
     return first(run.rows("reflections", "reflections"), lambda row: row["decision"] == "retry")
 
 
-@lie
-def pivot_shifted(run: Forgery) -> None:
-    row = first(
-        run.rows("reflections", "reflections"), lambda row: row["decision"] == "retry" and row["pivot_turn"] > 0
-    )
-    row["pivot_turn"] -= 1
-
-
-@lie
-def pivot_asked_shifted(run: Forgery) -> None:
-    retried(run)["pivot_asked"] += 1
+edited(
+    "pivot_shifted",
+    a("reflections", lambda row: row["decision"] == "retry" and row["pivot_turn"] > 0),
+    pivot_turn=plus(-1),
+)
+edited("pivot_asked_shifted", retried, pivot_asked=plus(1))
 
 
 @lie
@@ -354,10 +292,7 @@ def pivot_shifted_everywhere(run: Forgery) -> None:
     row["report"] = json.dumps(report)
 
 
-@lie
-def reflection_text_edited(run: Forgery) -> None:
-    row = retried(run)
-    row["text"] = row["text"].replace("failure", "failure of course", 1) + " "
+edited("reflection_text_edited", retried, text=lambda text: text.replace("failure", "failure of course", 1) + " ")
 
 
 @lie
@@ -370,33 +305,11 @@ def reflection_rewritten(run: Forgery) -> None:
     row["text"] = row["report"]
 
 
-@lie
-def report_edited(run: Forgery) -> None:
-    row = retried(run)
-    row["report"] = row["report"].replace("failure", "success_but_inefficient", 1)
-
-
-@lie
-def outcome_edited(run: Forgery) -> None:
-    retried(run)["outcome"] = "success_but_inefficient"
-
-
-@lie
-def decision_edited(run: Forgery) -> None:
-    first(run.rows("reflections", "reflections"), lambda row: row["decision"] != "retry")["decision"] = (
-        "no retry: tired"
-    )
-
-
-@lie
-def reflection_status_edited(run: Forgery) -> None:
-    retried(run)["status"] = "invalid"
-
-
-@lie
-def reflection_prompt_edited(run: Forgery) -> None:
-    row = retried(run)
-    row["context_ids"] = [*row["context_ids"][:-5], *reversed(row["context_ids"][-5:])]
+edited("report_edited", retried, report=lambda text: text.replace("failure", "success_but_inefficient", 1))
+edited("outcome_edited", retried, outcome="success_but_inefficient")
+edited("decision_edited", a("reflections", lambda row: row["decision"] != "retry"), decision="no retry: tired")
+edited("reflection_status_edited", retried, status="invalid")
+edited("reflection_prompt_edited", retried, context_ids=end_reversed(5))
 
 
 @lie
@@ -405,9 +318,7 @@ def reflection_about_another(run: Forgery) -> None:
     rows[0]["trajectory_id"] = rows[1]["trajectory_id"]
 
 
-@lie
-def reflection_tokens_counted(run: Forgery) -> None:
-    retried(run)["response_tokens"] += 3
+edited("reflection_tokens_counted", retried, response_tokens=plus(3))
 
 
 # Retries and distilled.
@@ -421,22 +332,9 @@ def retry_of_another_reflection(run: Forgery) -> None:
                 row["reflection_id"] = other["reflection_id"]
 
 
-@lie
-def pivot_asked_of_a_retry(run: Forgery) -> None:
-    row = first(run.rows("retries", "trajectories"))
-    row["pivot_asked"] = (row["pivot_asked"] or 0) + 1
-
-
-@lie
-def shared_turns_shifted(run: Forgery) -> None:
-    row = first(run.rows("distilled", "trajectories"), lambda row: row["shared_turns"])
-    row["shared_turns"] -= 1
-
-
-@lie
-def guidance_of_a_retry_edited(run: Forgery) -> None:
-    row = first(run.rows("retries", "turns"))
-    row["context_ids"] = [*row["context_ids"][:-8], *reversed(row["context_ids"][-8:])]
+edited("pivot_asked_of_a_retry", a("retries"), pivot_asked=lambda pivot: (pivot or 0) + 1)
+edited("shared_turns_shifted", a("distilled", lambda row: row["shared_turns"]), shared_turns=plus(-1))
+edited("guidance_of_a_retry_edited", a("retries", table="turns"), context_ids=end_reversed(8))
 
 
 @lie
@@ -466,10 +364,11 @@ def event(iteration: int, stage: str, subject: str, name: str, reason: str) -> R
     }
 
 
-@lie
-def distilled_logprobs_edited(run: Forgery) -> None:
-    row = first(run.rows("distilled", "turns"))
-    row["response_logprobs"] = [one - 1 for one in row["response_logprobs"]]
+edited(
+    "distilled_logprobs_edited",
+    a("distilled", table="turns"),
+    response_logprobs=lambda logprobs: [one - 1 for one in logprobs],
+)
 
 
 def turn_of(run: Forgery, stage: str, id_: str, turn: int) -> Row:
@@ -505,24 +404,13 @@ def refill(run: Forgery, row: Row) -> None:
             sampled = sampled[reply:]
 
 
-@lie
-def guidance_leaked_whole(run: Forgery) -> None:
-    leaked(run, lambda ids: ids)
-
-
-@lie
-def guidance_leaked_15_ids(run: Forgery) -> None:
-    leaked(run, lambda ids: ids[3:18])
-
-
-@lie
-def guidance_leaked_8_ids(run: Forgery) -> None:
-    leaked(run, lambda ids: ids[12:20])
-
-
-@lie
-def guidance_leaked_with_breaks(run: Forgery) -> None:
-    leaked(run, lambda ids: [one for k in range(0, 40, 10) for one in (*ids[k : k + 10], 10)])
+told("guidance_leaked_whole", lambda run: leaked(run, lambda ids: ids))
+told("guidance_leaked_15_ids", lambda run: leaked(run, lambda ids: ids[3:18]))
+told("guidance_leaked_8_ids", lambda run: leaked(run, lambda ids: ids[12:20]))
+told(
+    "guidance_leaked_with_breaks",
+    lambda run: leaked(run, lambda ids: [one for k in range(0, 40, 10) for one in (*ids[k : k + 10], 10)]),
+)
 
 
 @lie
@@ -536,20 +424,9 @@ def guidance_in_an_observation(run: Forgery) -> None:
         row["observation_hash"] = observation_hash(row["observation"])
 
 
-@lie
-def oracle_pivot_edited(run: Forgery) -> None:
-    row = first(run.rows("oracle_pivots", "oracle_pivots"))
-    row["pivot_turn"] = (row["pivot_turn"] or 0) + 1
-
-
-@lie
-def oracle_reason_edited(run: Forgery) -> None:
-    first(run.rows("oracle_pivots", "oracle_pivots"))["why"] = "bored"
-
-
-@lie
-def oracle_verdict_gone(run: Forgery) -> None:
-    run.of("oracle_pivots")[0].tables["oracle_pivots"].pop()
+edited("oracle_pivot_edited", a("oracle_pivots"), pivot_turn=lambda pivot: (pivot or 0) + 1)
+edited("oracle_reason_edited", a("oracle_pivots"), why="bored")
+told("oracle_verdict_gone", lambda run: run.of("oracle_pivots")[0].tables["oracle_pivots"].pop())
 
 
 # Training rows.
@@ -606,57 +483,24 @@ def meta_task_of_a_failed_retry(run: Forgery) -> None:
     stage.tables["events"] = [one for one in stage.tables["events"] if one["subject_id"] != failed["reflection_id"]]
 
 
-@lie
-def coefficient_of_a_meta_task(run: Forgery) -> None:
-    training(run, lambda row: row["term"] == "sft")["coefficient"] = 5.0
-
-
-@lie
-def objective_renamed(run: Forgery) -> None:
-    training(run, lambda row: row["role"] == "explore")["objective"] = "clipped_ratio"
-
-
-@lie
-def objective_settings_edited(run: Forgery) -> None:
-    training(run)["objective_settings"] = '{"clip_low": 0.9}'
-
-
-@lie
-def reduction_changed(run: Forgery) -> None:
-    training(run)["reduction"] = "sum"
-
-
-@lie
-def kl_coefficient_planted(run: Forgery) -> None:
-    row = training(run)
-    row["kl_coefficient"], row["kl_estimator"] = 0.01, "k3"
-
-
-@lie
-def behaviour_policy_of_a_row(run: Forgery) -> None:
-    training(run)["behaviour_policy"] = "0123456789abcdef"
-
-
-@lie
-def row_logprobs_edited(run: Forgery) -> None:
-    row = training(run, lambda row: row["source_id"].rpartition("/")[2].startswith("base"))
-    row["logprobs"] = [2 * one for one in row["logprobs"]]
-
-
-@lie
-def role_renamed(run: Forgery) -> None:
-    training(run, lambda row: row["role"] == "retry")["role"] = "reflect"
-
-
-@lie
-def term_changed(run: Forgery) -> None:
-    training(run, lambda row: row["role"] == "reflect")["term"] = "rl"
-
-
-@lie
-def weights_shifted(run: Forgery) -> None:
-    row = training(run, lambda row: row["role"] == "explore")
-    row["weights"] = [0.0, *row["weights"][:-1]]
+edited("coefficient_of_a_meta_task", a("training_rows", lambda row: row["term"] == "sft"), coefficient=5.0)
+edited("objective_renamed", a("training_rows", lambda row: row["role"] == "explore"), objective="clipped_ratio")
+edited("objective_settings_edited", a("training_rows"), objective_settings='{"clip_low": 0.9}')
+edited("reduction_changed", a("training_rows"), reduction="sum")
+edited("kl_coefficient_planted", a("training_rows"), kl_coefficient=0.01, kl_estimator="k3")
+edited("behaviour_policy_of_a_row", a("training_rows"), behaviour_policy=OTHER)
+edited(
+    "row_logprobs_edited",
+    a("training_rows", lambda row: row["source_id"].rpartition("/")[2].startswith("base")),
+    logprobs=doubled,
+)
+edited("role_renamed", a("training_rows", lambda row: row["role"] == "retry"), role="reflect")
+edited("term_changed", a("training_rows", lambda row: row["role"] == "reflect"), term="rl")
+edited(
+    "weights_shifted",
+    a("training_rows", lambda row: row["role"] == "explore"),
+    weights=lambda weights: [0.0, *weights[:-1]],
+)
 
 
 @lie
@@ -666,80 +510,35 @@ def group_of_a_row(run: Forgery) -> None:
 
 
 # Updates.
-def step(run: Forgery, iteration: int = 1) -> Row:
-    return first(run.rows("updates", "updates", iteration))
+def first_step(run: Forgery) -> Row:
+    return first(run.rows("updates", "updates", 0))
 
 
-@lie
-def parent_policy_of_an_update(run: Forgery) -> None:
-    step(run)["parent_policy"] = "0123456789abcdef"
+def step(run: Forgery) -> Row:
+    return first(run.rows("updates", "updates", 1))
 
 
-@lie
-def policy_of_an_update(run: Forgery) -> None:
-    step(run, 0)["policy"] = "0123456789abcdef"
-
-
-@lie
-def rows_of_an_update(run: Forgery) -> None:
-    step(run)["rows"] += 7
-
-
-@lie
-def groups_of_an_update(run: Forgery) -> None:
-    step(run)["groups"] += 1
-
-
-@lie
-def tokens_of_an_update(run: Forgery) -> None:
-    step(run)["tokens_rl"] += 10
-
-
-@lie
-def sequence_tokens_of_an_update(run: Forgery) -> None:
-    step(run)["tokens_sequences"] += 10
-
-
-@lie
-def step_number(run: Forgery) -> None:
-    step(run)["step"] += 1
-
-
-@lie
-def loss_of_an_update(run: Forgery) -> None:
-    step(run)["loss"] *= 0.5
-
-
-@lie
-def gradient_norm_of_an_update(run: Forgery) -> None:
-    step(run)["grad_norm"] *= 0.5
-
-
-@lie
-def learning_rate_of_an_update(run: Forgery) -> None:
-    step(run)["learning_rate"] = 1e-6
-
-
-@lie
-def optimiser_of_an_update(run: Forgery) -> None:
-    step(run, 0)["optimiser"] = "0123456789abcdef"
-
-
-@lie
-def path_of_an_update(run: Forgery) -> None:
-    step(run)["path"] = "policies/iteration=00000/policy"
-
-
-@lie
-def iteration_of_an_update(run: Forgery) -> None:
-    step(run)["iteration"] = 5
+edited("parent_policy_of_an_update", step, parent_policy=OTHER)
+edited("policy_of_an_update", first_step, policy=OTHER)
+edited("rows_of_an_update", step, rows=plus(7))
+edited("groups_of_an_update", step, groups=plus(1))
+edited("tokens_of_an_update", step, tokens_rl=plus(10))
+edited("sequence_tokens_of_an_update", step, tokens_sequences=plus(10))
+edited("step_number", step, step=plus(1))
+edited("loss_of_an_update", step, loss=times(0.5))
+edited("gradient_norm_of_an_update", step, grad_norm=times(0.5))
+edited("learning_rate_of_an_update", step, learning_rate=1e-6)
+edited("optimiser_of_an_update", first_step, optimiser=OTHER)
+edited("path_of_an_update", step, path="policies/iteration=00000/policy")
+edited("iteration_of_an_update", step, iteration=5)
 
 
 # Evaluations.
-@lie
-def evaluated_success(run: Forgery) -> None:
-    row = first(run.rows("evaluations", "evaluations"), lambda row: not row["success"])
-    row["success"], row["reward"] = True, 1.0
+def evaluations(run: Forgery) -> Iterable[Row]:
+    return run.rows("evaluations", "evaluations")
+
+
+edited("evaluated_success", a("evaluations", lambda row: not row["success"]), success=True, reward=1.0)
 
 
 @lie
@@ -759,30 +558,19 @@ def evaluation_row_gone(run: Forgery) -> None:
         stage.tables[table] = [row for row in stage.tables[table] if row["trajectory_id"] != gone]
 
 
-@lie
-def evaluation_tasks_counted(run: Forgery) -> None:
-    for row in run.rows("evaluations", "evaluations"):
-        row["tasks"] += 10
-
-
-@lie
-def evaluation_temperature(run: Forgery) -> None:
-    for row in run.rows("evaluations", "evaluations"):
-        row["temperature"] = 0.0
+edited_all("evaluation_tasks_counted", evaluations, tasks=plus(10))
+edited_all("evaluation_temperature", evaluations, temperature=0.0)
 
 
 @lie
 def evaluation_policy(run: Forgery) -> None:
     for one in run.of("evaluations"):
-        one.manifest["policy"] = "0123456789abcdef"
+        one.manifest["policy"] = OTHER
         for row in (*one.tables["evaluations"], *one.tables["trajectories"]):
-            row["policy"] = "0123456789abcdef"
+            row["policy"] = OTHER
 
 
-@lie
-def evaluation_renamed(run: Forgery) -> None:
-    for row in run.rows("evaluations", "evaluations"):
-        row["benchmark"] = "alfworld/heldout"
+edited_all("evaluation_renamed", evaluations, benchmark="alfworld/heldout")
 
 
 # Tasks.
@@ -793,9 +581,7 @@ def tasks_swapped(run: Forgery) -> None:
         rows[0][name], rows[1][name] = rows[1][name], rows[0][name]
 
 
-@lie
-def task_type_relabelled(run: Forgery) -> None:
-    first(run.rows("tasks", "tasks"))["task_type"] = "look_at_obj_in_light"
+edited("task_type_relabelled", a("tasks"), task_type="look_at_obj_in_light")
 
 
 @lie
@@ -806,21 +592,11 @@ def task_type_relabelled_everywhere(run: Forgery) -> None:
             row["task_type"] = "look_at_obj_in_light"
 
 
-@lie
-def task_seed_changed(run: Forgery) -> None:
-    first(run.rows("tasks", "tasks"))["seed"] += 1
-
-
-@lie
-def task_split_changed(run: Forgery) -> None:
-    first(run.rows("tasks", "tasks"))["split"] = "heldout"
-
+edited("task_seed_changed", a("tasks"), seed=plus(1))
+edited("task_split_changed", a("tasks"), split="heldout")
 
 # Manifests and settings.
-@lie
-def settings_of_credit(run: Forgery) -> None:
-    for one in run.of("credit"):
-        one.manifest["settings"]["method"]["alpha"] = 5.0
+settings_of_credit = stated("settings_of_credit", "credit", "settings.method.alpha", 5.0)
 
 
 @lie
@@ -829,21 +605,9 @@ def a_setting_of_credit_gone(run: Forgery) -> None:
         del one.manifest["settings"]["method"]["success_threshold"]
 
 
-@lie
-def temperature_of_bases(run: Forgery) -> None:
-    for one in run.of("base"):
-        one.manifest["settings"]["rollout"]["temperature"] = 0.1
-
-
-@lie
-def plan_of_reflections(run: Forgery) -> None:
-    for one in run.of("reflections"):
-        one.manifest["settings"]["plan"]["retry_when"] = "always"
-
-
-@lie
-def fingerprint_of_a_stage(run: Forgery) -> None:
-    run.of("distilled")[0].manifest["fingerprint"] = "0" * 64
+stated("temperature_of_bases", "base", "settings.rollout.temperature", 0.1)
+stated("plan_of_reflections", "reflections", "settings.plan.retry_when", "always")
+stated("fingerprint_of_a_stage", "distilled", "fingerprint", "0" * 64, of=1)
 
 
 @lie
@@ -856,9 +620,7 @@ def fingerprint_of_a_stage_and_its_children(run: Forgery) -> None:
                 parent["fingerprint"] = "0" * 64
 
 
-@lie
-def parent_left_out(run: Forgery) -> None:
-    run.of("credit")[0].manifest["parents"].pop()
+told("parent_left_out", lambda run: run.of("credit")[0].manifest["parents"].pop())
 
 
 @lie
@@ -867,39 +629,13 @@ def parents_of_another_shard(run: Forgery) -> None:
     one.manifest["parents"] = deepcopy(other.manifest["parents"])
 
 
-@lie
-def seed_of_a_stage(run: Forgery) -> None:
-    run.of("base")[0].manifest["seed"] = 7
-
-
-@lie
-def config_with_another_alpha(run: Forgery) -> None:
-    run.sealed("iteration=00000/config.json", {"method.alpha": 5.0})
-
-
-@lie
-def config_with_another_seed(run: Forgery) -> None:
-    run.sealed("iteration=00001/config.json", {"seed": 9})
-
-
-@lie
-def config_with_another_rate(run: Forgery) -> None:
-    run.sealed("iteration=00001/config.json", {"training.learning_rate": 0.5})
-
-
-@lie
-def config_gone(run: Forgery) -> None:
-    (run.folder / "iteration=00001/config.json").unlink()
-
-
-@lie
-def code_of_a_stage(run: Forgery) -> None:
-    run.of("credit")[0].manifest["settings"]["code"] = 0
-
-
-@lie
-def counts_of_a_stage(run: Forgery) -> None:
-    run.of("base")[0].manifest["metrics"]["attempts"] += 4
+stated("seed_of_a_stage", "base", "seed", 7, of=1)
+told("config_with_another_alpha", lambda run: run.sealed("iteration=00000/config.json", {"method.alpha": 5.0}))
+told("config_with_another_seed", lambda run: run.sealed("iteration=00001/config.json", {"seed": 9}))
+told("config_with_another_rate", lambda run: run.sealed("iteration=00001/config.json", {"training.learning_rate": 0.5}))
+told("config_gone", lambda run: (run.folder / "iteration=00001/config.json").unlink())
+stated("code_of_a_stage", "credit", "settings.code", 0, of=1)
+stated("counts_of_a_stage", "base", "metrics.attempts", plus(4), of=1)
 
 
 @lie
@@ -909,9 +645,7 @@ def branch_advantages(run: Forgery) -> None:
     row["advantage"] *= 1.5
 
 
-@lie
-def event_reason_edited(run: Forgery) -> None:
-    first(run.rows("training_rows", "events"))["reason"] = "not needed"
+edited("event_reason_edited", a("training_rows", table="events"), reason="not needed")
 
 
 @lie
@@ -920,6 +654,12 @@ def event_invented(run: Forgery) -> None:
 
 
 # Files beside the tables.
+def flipped(run: Forgery, path: str) -> None:
+    content = bytearray((run.folder / path).read_bytes())
+    content[-5] ^= 1
+    run.put(path, bytes(content))
+
+
 @lie
 def update_report_edited(run: Forgery) -> None:
     path = "policies/iteration=00000/update.json"
@@ -943,27 +683,10 @@ def canary_edited(run: Forgery) -> None:
     run.put(path, json.dumps(canary))
 
 
-@lie
-def old_policy_flipped(run: Forgery) -> None:
-    path = "policies/iteration=00000/policy/model.safetensors"
-    content = bytearray((run.folder / path).read_bytes())
-    content[-5] ^= 1
-    run.put(path, bytes(content))
-
-
-@lie
-def old_optimiser_flipped(run: Forgery) -> None:
-    path = "policies/iteration=00000/optimizer/optimizer.safetensors"
-    content = bytearray((run.folder / path).read_bytes())
-    content[-5] ^= 1
-    run.put(path, bytes(content))
-
-
-@lie
-def file_added_to_a_policy(run: Forgery) -> None:
-    run.put("policies/iteration=00000/policy/modeling_own.py", "print('hello')")
-
-
-@lie
-def file_added_beside_a_policy(run: Forgery) -> None:
-    run.put("policies/iteration=00000/notes.txt", "mine")
+told("old_policy_flipped", lambda run: flipped(run, "policies/iteration=00000/policy/model.safetensors"))
+told("old_optimiser_flipped", lambda run: flipped(run, "policies/iteration=00000/optimizer/optimizer.safetensors"))
+told(
+    "file_added_to_a_policy",
+    lambda run: run.put("policies/iteration=00000/policy/modeling_own.py", "print('hello')"),
+)
+told("file_added_beside_a_policy", lambda run: run.put("policies/iteration=00000/notes.txt", "mine"))
