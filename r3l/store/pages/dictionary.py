@@ -66,7 +66,8 @@ def dictionary() -> str:
 def stage_chain() -> str:
     """Draw what each stage reads and writes, in the order of the pipeline."""
     chain = [
-        f"| `{name}` | {', '.join(stage.parents) or '–'} | {', '.join(stage.tables)} |" for name, stage in STAGES.items()
+        f"| `{name}` | {', '.join(stage.parents) or '–'} | {', '.join(stage.tables)} |"
+        for name, stage in STAGES.items()
     ]
     return "\n".join(["## Stages\n", "| stage | reads the stages | writes the tables |", "|---|---|---|", *chain])
 
