@@ -21,7 +21,7 @@ from r3l.config import compose
 from r3l.config.environments import AlfworldSettings, HouseholdSettings
 from r3l.environments import make_world
 from r3l.environments.workers.pool import WorldPool
-from r3l.environments.workers.process import WorkerProcess
+from r3l.environments.workers.process import START_TIMEOUT_S, WorkerProcess
 from r3l.environments.workers.surviving import SURVIVED
 from r3l.errors import Interrupted, SessionLost, WorldError
 from r3l.pipeline.tools import Tools
@@ -121,13 +121,21 @@ def test_a_hang_costs_its_own_session_and_the_others_of_the_worker_go_on(
         os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
         hanging, waiting = pool.step("hangs", "look"), pool.step("beside", actions[1])
         new = pool.start("new", tasks[1])
-        with pytest.raises(WorldError, match=rf"task {tasks[0].task_id}, step of hangs: no answer within 1 s"):
+        with pytest.raises(WorldError, match=rf"task {tasks[0].task_id}, step of hangs: no answer within 1 s; its"):
             hanging.result(30)
         pool.settings = settings
         assert waiting.result(60) == undisturbed[1]
         assert new.result(60).text.startswith("You are in the middle")
         assert pool.step("beside", actions[2]).result(60) == undisturbed[2]
         assert pool.counts()["restarts"] == 1
+
+
+def test_a_worker_that_has_not_answered_yet_is_told_by_the_time_that_it_had(pool: WorldPool) -> None:
+    (worker,) = pool.workers[:1]
+    worker.ready = True
+    assert worker.allowed_s(1.0) == 1.0
+    worker.ready = False
+    assert worker.allowed_s(1.0) == START_TIMEOUT_S
 
 
 def test_a_world_that_kills_every_worker_fails_each_call_in_the_end(pool: WorldPool, tasks: list[Task]) -> None:

@@ -57,6 +57,7 @@ def test_the_figures_are_those_of_the_store(store, tmp_path):
     assert "4 base attempts on 2 tasks" in re.sub(r"\s+", " ", page)
     assert "50.0 % of 2 retries improved on their base (gain +0.50), from turn 1.5" in re.sub(r"\s+", " ", page)
     assert page.count('<table class="panes') == 2
+    assert "Base reward 0.250; success 25.0 %." in page  # of one iteration no course
 
 
 def test_telling_attempts_are_what_they_are_called(store):

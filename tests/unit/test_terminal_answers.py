@@ -40,6 +40,12 @@ def test_rows_wider_than_the_terminal_are_records():
     assert "".join(printed(rows_view(long, 30), 30).split()).count("word") == 80  # a cell has 400 characters at most
 
 
+def test_a_text_is_cut_only_where_there_is_no_room_for_it():
+    long = pa.table({"reason": ["expected " * 8], "n": [3]})
+    assert ("expected " * 8).strip() in printed(rows_view(long, 90), 90)
+    assert "expected e…" in printed(rows_view(long, 80), 80)
+
+
 def test_an_answer_without_rows_shows_its_columns():
     assert "loss" in printed(rows_view(FOUND.slice(0, 0), 10), 40)
 

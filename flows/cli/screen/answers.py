@@ -39,10 +39,13 @@ def one_line(value: object, most: int = CELL) -> str:
 def rows_view(answer: pa.Table, width: int) -> RenderableType:
     """Draw the rows of an answer: a table with numbers to the right, or records where it is wider than `width`
     columns."""
-    rows = [[one_line(value) for value in row.values()] for row in answer.to_pylist()]
     names = answer.column_names
-    widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
-    if rows and sum(widths) + 3 * len(widths) + 1 > width:
+    for most in (width, CELL):  # texts are whole where there is room for them
+        rows = [[one_line(value, most) for value in row.values()] for row in answer.to_pylist()]
+        widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
+        if fits := sum(widths) + 3 * len(widths) + 1 <= width:
+            break
+    if rows and not fits:
         return records(names, [list(row.values()) for row in answer.to_pylist()])
     table = Table(header_style="bold")
     for name, field in zip(names, answer.schema, strict=True):

@@ -219,7 +219,7 @@ class WorldPool:
             limit = min(self.settings.step_timeout_s, self.settings.episode_s)
             for worker in list(self.workers):
                 if worker.overdue(limit):
-                    worker.stop(f"no answer within {limit:g} s")
+                    worker.stop(f"no answer within {worker.allowed_s(limit):g} s")
 
 
 def opening(value: dict[str, Any]) -> Observation:

@@ -112,8 +112,12 @@ class WorkerProcess:
 
     def overdue(self, timeout_s: float) -> bool:
         """Tell whether the call it is at has had its time."""
-        limit = timeout_s if self.ready else max(timeout_s, START_TIMEOUT_S)
-        return bool(self.pending) and not self.lost and time.monotonic() - self.last_answer > limit
+        waited_s = time.monotonic() - self.last_answer
+        return bool(self.pending) and not self.lost and waited_s > self.allowed_s(timeout_s)
+
+    def allowed_s(self, timeout_s: float) -> float:
+        """Allow the first call the time that a process needs to start."""
+        return timeout_s if self.ready else max(timeout_s, START_TIMEOUT_S)
 
     def stop(self, reason: str) -> None:
         """End the process and fail its open calls: the oldest is what it was at, the others are lost with it. Where the
@@ -124,11 +128,12 @@ class WorkerProcess:
             open_calls = list(self.pending.values())
             self.pending.clear()
             at = open_calls[0].subject if open_calls else "no call"
-            self.lost = f"{reason}, at {at}; its sessions are gone, a new worker takes over"
+            after = "its sessions are gone, a new worker takes over"
+            self.lost = f"{reason}, at {at}; {after}"
         self.process.kill()
         for number, pending in enumerate(open_calls):
             kind = SessionLost if number and self.ready else WorldError
-            fail(pending, kind(f"{pending.subject}: {self.lost}"))
+            fail(pending, kind(f"{pending.subject}: {self.lost if number else f'{reason}; {after}'}"))
 
     def let_go(self) -> None:
         """Fail its open calls with `Interrupted`, take no more, and end its input, which ends it."""
