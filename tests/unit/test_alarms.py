@@ -26,16 +26,22 @@ from tests.benchmarks.alarms import Course, by_chance, fell_at, rung
 from tests.support.store_iteration import commit_stage, iteration_tables
 from tests.unit.test_held_out import evaluated
 
-ALARMS = ("drift", "entropy", "guided retries", "held-out success", "new words", "no credit", "parse rate")
+ALARMS = (  # all but the held-out gap, which four attempts are too few for
+    "drift", "entropy", "guided retries", "held-out success", "new words", "no credit", "paid failures", "parse rate",
+    "unlike pay",
+)  # fmt: skip
 
 
 def tables(i: int, wrong: bool) -> dict:
     """An iteration by hand: of two retries one wins, of four reflections three parse, one of two groups has credit, the
-    step is whole; with `wrong` no retry wins, one reflection parses, nothing has credit, and every step is cut."""
+    step is whole, and no two attempts do the same; with `wrong` no retry wins, one reflection parses, nothing has
+    credit, every step is cut, all bases do the same, and of those that fail one is paid."""
     made = iteration_tables(i)
     made["updates"]["updates"][0] |= {"step_share": 1.0}
-    if i:  # a word that observations have, and no action of the first iteration
-        made["base"]["turns"] = [replace(one, action=f"see {one.turn}") for one in made["base"]["turns"]]
+    verb = "see" if i else "go"  # a word that observations have, and no action of the first iteration
+    made["base"]["turns"] = [
+        replace(one, action=f"{verb} {one.trajectory_id[-1]} {one.turn}") for one in made["base"]["turns"]
+    ]
     if wrong:
         made["updates"]["updates"][0] |= {"entropy": 4.5, "step_share": 0.25}
         parsed, *others = made["reflections"]["reflections"]
@@ -44,6 +50,8 @@ def tables(i: int, wrong: bool) -> dict:
         made["retries"]["trajectories"] = [replace(one, reward=0.0, success=False) for one in retries]
         made["credit"]["credit"] = [replace(one, advantage=0.0) for one in made["credit"]["credit"]]
         made["base"]["turns"] = [replace(one, action=f"gnaw {one.turn}") for one in made["base"]["turns"]]
+        *bases, last = made["base"]["trajectories"]
+        made["base"]["trajectories"] = [*bases, replace(last, reward=1.0)]
     return made
 
 
@@ -74,6 +82,8 @@ def rows(store: Store) -> list[dict]:
     ("held-out success", 0.35, 0.85 - 2 * ((0.35 * 0.65 + 0.85 * 0.15) / 20) ** 0.5, [3], "held-out success 35 %, "),
     ("new words", 1.0, 0.05, [2, 3], "100 % of base actions have a word that no observation of the run has"),
     ("no credit", 1.0, 0.9, [2, 3], "100 % of groups have no credit"),
+    ("paid failures", 0.2, 0.1, [2, 3], "20 % of failed attempts are paid like a solved one"),
+    ("unlike pay", 1.0, 0.05, [2, 3], "100 % of attempts that did and saw the same are paid differently"),
 ])  # fmt: skip
 def test_an_alarm_rings_where_the_run_goes_wrong_and_nowhere_else(rows, alarm, figure, bound, rings, words):
     its = [row for row in rows if row["alarm"] == alarm]
@@ -158,6 +168,11 @@ def test_a_training_asks_again_after_it_has_evaluated(store, monkeypatch):
     ("no credit", [0.9, 0.5], None),
     ("no credit", [0.95, 0.5], 0),
     ("held-out success", [0.2, 0.6, 0.5], None),
+    ("held-out gap", [-0.3, 0.39], None),
+    ("held-out gap", [-0.3, 0.41], 1),
+    ("paid failures", [None, 0.1], None),
+    ("paid failures", [None, 0.11], 1),
+    ("unlike pay", [0.05, 0.06], 1),
 ])  # fmt: skip
 def test_an_alarm_rings_beyond_its_bound(alarm, figures, first):
     found = rung([("run", "", i, alarm, figure, 50) for i, figure in enumerate(figures)])
@@ -180,8 +195,9 @@ def test_an_alarm_that_has_passed_does_not_stand(tmp_path: Path):
 def test_a_figure_says_of_how_many_it_is(store):
     asked = "SELECT alarm, min(count), max(count) FROM lines.alarm_figures GROUP BY ALL ORDER BY ALL"
     assert connect(store).execute(asked).fetchall() == [
-        ("drift", 1, 1), ("entropy", 1, 1), ("guided retries", 2, 2), ("held-out success", 20, 20),
-        ("new words", 12, 12), ("no credit", 2, 2), ("parse rate", 4, 4),
+        ("drift", 1, 1), ("entropy", 1, 1), ("guided retries", 2, 2), ("held-out gap", 4, 4),
+        ("held-out success", 20, 20), ("new words", 12, 12), ("no credit", 2, 2), ("paid failures", 4, 5),
+        ("parse rate", 4, 4), ("unlike pay", 4, 4),
     ]  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 -- What an iteration itself says of each alarm but held-out success, a row per iteration, branch and alarm: its figure, and of how many it is
--- one. Of new words, which the whole run decides, instead: the words that its observations show, those that its actions say, and its base
--- actions, by their words. It is kept for each block of iterations, so that a long run is not read again for the alarms of its newest one.
+-- one (of the held-out gap the solved share of base attempts). Of new words, which the whole run decides, instead: the words that its
+-- observations show, those that its actions say, and its base actions, by their words. It is kept for each block of iterations, so that a
+-- long run is not read again for the alarms of its newest one.
 CREATE VIEW lines.alarm_parts AS
 WITH seen AS ( -- one text once: a world says the same often
     SELECT run, branch, iteration, list(DISTINCT word) FILTER (NOT acting) AS shown, list(DISTINCT word) FILTER (acting) AS said
@@ -12,6 +13,14 @@ acted AS ( -- only where the observations are still stored
     SELECT run, branch, iteration, list({'words': words, 'times': times}) AS acts
     FROM (SELECT run, branch, iteration, regexp_extract_all(lower(action), '\p{L}{2,}') AS words, count(*) AS times
           FROM lines.turns WHERE observation <> '' AND action <> '' AND trajectory_id IN (SELECT base_id FROM lines.base) GROUP BY ALL) GROUP BY ALL
+),
+paid AS ( -- attempts that the policy or a limit ended; what an attempt did and saw is one number, whatever the order of the rows
+    SELECT run, branch, iteration, reward, success, task, episode
+    FROM (SELECT run, branch, iteration, reward, success, task, base_id AS trajectory_id, status FROM lines.base
+          UNION ALL SELECT run, branch, iteration, reward, success, NULL, NULL, status FROM lines.retries)
+    LEFT JOIN (SELECT run, branch, iteration, trajectory_id, bit_xor(hash(turn, action, observation_hash)) AS episode FROM lines.turns GROUP BY ALL)
+        USING (run, branch, iteration, trajectory_id)
+    WHERE status IN ('completed', 'turn_limit')
 )
 SELECT *, NULL::VARCHAR[] AS shown, NULL::VARCHAR[] AS said, NULL::STRUCT(words VARCHAR[], times BIGINT)[] AS acts FROM (
 SELECT run, branch, iteration, 'guided retries' AS alarm, $retry_improvement_failed AS figure, count(*) FILTER (NOT base_success) AS count
@@ -22,5 +31,13 @@ UNION ALL SELECT run, branch, iteration, 'entropy', $entropy, count(*) FROM line
 UNION ALL SELECT run, branch, iteration, 'drift', min(step_share), count(*) FROM lines.updates GROUP BY ALL
 UNION ALL SELECT run, branch, iteration, 'sampler ratio', list_aggregate(flatten(list(list_transform(ratios, lambda r: greatest(r, 1 / r)))), 'quantile_cont', 0.99), sum(len(ratios))::BIGINT
           FROM lines.sampler_ratios GROUP BY ALL
+-- where no attempt is solved, a whole reward is what one would be paid
+UNION ALL SELECT run, branch, iteration, 'paid failures', avg((reward >= worth)::INTEGER), count(*)
+FROM (SELECT *, coalesce(median(reward) FILTER (success) OVER (PARTITION BY run, branch, iteration), 1) AS worth FROM paid)
+WHERE NOT success GROUP BY ALL
+UNION ALL SELECT run, branch, iteration, 'unlike pay', coalesce(sum(attempts) FILTER (low < high), 0) / sum(attempts), sum(attempts)::BIGINT
+FROM (SELECT run, branch, iteration, count(*) AS attempts, min(reward) AS low, max(reward) AS high
+      FROM paid WHERE episode IS NOT NULL GROUP BY run, branch, iteration, task, episode) WHERE attempts > 1 GROUP BY ALL
+UNION ALL SELECT run, branch, iteration, 'held-out gap', avg(success::INTEGER), count(*) FROM lines.base GROUP BY ALL
 UNION ALL SELECT run, branch, iteration, 'no credit', avg((positive_mass + negative_mass = 0)::INTEGER), count(*) FROM lines.groups GROUP BY ALL)
 UNION ALL SELECT run, branch, iteration, 'new words', NULL, NULL, shown, said, acts FROM seen LEFT JOIN acted USING (run, branch, iteration);

@@ -10,7 +10,7 @@ WITH course AS (
     WINDOW line AS (PARTITION BY run, branch, alarm ORDER BY iteration ROWS UNBOUNDED PRECEDING)
 ),
 bounded AS (
-    SELECT *, past[1] AS first, list_max(past) AS best, alarm IN ('new words', 'no credit', 'sampler ratio') OR alarm = 'entropy' AND figure > first AS above,
+    SELECT *, past[1] AS first, list_max(past) AS best, alarm IN ('new words', 'no credit', 'paid failures', 'unlike pay', 'held-out gap', 'sampler ratio') OR alarm = 'entropy' AND figure > first AS above,
            CASE alarm -- null: too early to say
                 WHEN 'guided retries' THEN CASE WHEN len(past) > 2 THEN 0.6 * list_avg(past[: ceil(len(past) / 3)::INTEGER]) END
                 WHEN 'parse rate' THEN 0.8 * first
@@ -20,7 +20,11 @@ bounded AS (
                 -- where attempts are free text, each iteration has new words, the second as well
                 WHEN 'new words' THEN greatest(0.05, 2 * past[2])
                 WHEN 'no credit' THEN 0.9
-                WHEN 'sampler ratio' THEN 2 END AS bound
+                WHEN 'sampler ratio' THEN 2
+                WHEN 'paid failures' THEN 0.1
+                WHEN 'unlike pay' THEN 0.05
+                WHEN 'held-out gap' THEN 0.2 + 2 * sqrt(0.5 / count) -- two standard errors of a difference of shares, at most
+           END AS bound
     FROM course
 )
 SELECT run, branch, iteration, alarm, figure, bound, standing,
@@ -37,6 +41,12 @@ SELECT run, branch, iteration, alarm, figure, bound, standing,
                 || ': go on from the policy of its best, with a lower training.learning_rate'
             WHEN 'new words' THEN format('{:.0f} % of base actions have a word that no observation of the run has', 100 * figure)
                 || ': read some in r3l audit; lower training.learning_rate, or raise method.kl_coefficient'
+            WHEN 'paid failures' THEN format('{:.0f} % of failed attempts are paid like a solved one', 100 * figure)
+                || ': read some in r3l audit; the reward pays for another thing than the goal'
+            WHEN 'unlike pay' THEN format('{:.0f} % of attempts that did and saw the same are paid differently', 100 * figure)
+                || ': the reward depends on something outside the episode, such as an earlier one or a clock'
+            WHEN 'held-out gap' THEN format('the policy solves {:.0f} points more of its own tasks than of the held-out ones', 100 * figure)
+                || ': look for answers in what the tasks show, or draw from more tasks'
             WHEN 'no credit' THEN format('{:.0f} % of groups have no credit', 100 * figure)
                 || ': raise rollout.group_size, or choose tasks that are neither always won nor always lost'
             WHEN 'sampler ratio' THEN format('one token in a hundred is {:.3g} times as likely in the trainer as in the engine that sampled it, or the other way round', figure)
