@@ -17,6 +17,14 @@ def at_the_end(turns: int, reward: float) -> Floats:
     return rewards
 
 
+def paid_or_at_the_end(paid_K: Sequence[float | None], reward: float) -> Floats:
+    """Take what each of K turns was paid, 0 where it was paid nothing, shape [K]; where none was, the reward at the
+    end."""
+    if all(paid is None for paid in paid_K):
+        return at_the_end(len(paid_K), reward)
+    return np.array([paid or 0.0 for paid in paid_K], dtype=np.float64)
+
+
 def discounted_returns(rewards_K: ArrayLike, discount: float) -> Floats:
     """Sum discount^(j - k) r_j over j >= k for each turn k, shape [K]."""
     returns = np.array(rewards_K, dtype=np.float64)

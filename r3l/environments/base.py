@@ -25,7 +25,7 @@ class Observation:
 @dataclass(frozen=True, slots=True)
 class Step:
     """The answer to one action. `reward` is the final score and counts only where `done` is true. Every number is
-    finite and in [0, 1]: another one fails the attempt (`r3l.environments.outside`)."""
+    finite and, but for `turn_reward`, in [0, 1]: another one fails the attempt (`r3l.environments.outside`)."""
 
     observation: Observation
     done: bool = False
@@ -34,6 +34,7 @@ class Step:
     accepted: bool = True  # False: the environment did not understand the action
     progress: float | None = None  # share of sub-goals reached, where the environment knows it
     standing: float = 0.0  # the reward if the episode is cut off after this step, by the turn or the context limit
+    turn_reward: float | None = None  # what this action itself is paid, where the environment pays per turn: any number
 
 
 @dataclass(frozen=True, slots=True)

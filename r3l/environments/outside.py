@@ -100,6 +100,9 @@ def step_of(given: object) -> Step:
         accepted=flag_of(given.accepted, "accepted"),
         progress=None if given.progress is None else number_of(given.progress, "progress"),
         standing=number_of(given.standing, "standing"),
+        turn_reward=None
+        if given.turn_reward is None
+        else number_of(given.turn_reward, "turn_reward", -math.inf, math.inf),
     )
 
 

@@ -103,7 +103,7 @@ async def _turns(explorer: Explorer, start: Start, stage: str, temperature: floa
         turn = _turn(explorer, start, k, observation, context, completion)
         played.turns.append(turn)
         step = await _act(explorer, start.trajectory_id, turn)
-        played.turns[-1] = replace(turn, progress=step.progress)
+        played.turns[-1] = replace(turn, progress=step.progress, reward=step.turn_reward)
         observation = played.final_observation = step.observation.text
         if step.done:
             played.reward, played.success = step.reward, step.success

@@ -20,7 +20,7 @@ from r3l.pipeline.tools import Tools
 from r3l.store import manifest as manifests
 from r3l.store.manifest import Manifest
 from r3l.store.stage import whole
-from r3l.store.tables.schemas import VERSIONS
+from r3l.store.tables.schemas import IDENTITY_VERSIONS
 from r3l.store.tables.unstorable import storable
 from r3l.store.tables.versions import lacking
 
@@ -35,7 +35,7 @@ def evaluations_again(lines: Lines, place: Place, tools: Tools, found: Tell, pas
         if policy_digest and manifest["policy"] != policy_digest:
             found(key, f"policy {manifest['policy']}, its iteration made {policy_digest}")
         config = posed_config(lines, place, manifest)
-        if config is None or manifest["schema_version"] < VERSIONS["evaluations"]:
+        if config is None or manifest["schema_version"] < IDENTITY_VERSIONS["evaluations"]:
             passed_over(key, "an older version, or no settings of its run are stored")
             continue
         present = stage_settings_of(config)

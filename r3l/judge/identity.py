@@ -10,7 +10,7 @@ from r3l.store import manifest as manifests
 from r3l.store.digests import fingerprint
 from r3l.store.manifest import Manifest
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import VERSIONS
+from r3l.store.tables.schemas import IDENTITY_VERSIONS
 
 
 def find_misnamed(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
@@ -19,7 +19,7 @@ def find_misnamed(lines: Lines, place: Place) -> Iterator[tuple[Manifest, str]]:
     for one in place.manifests:
         if not one["settings"]:
             continue  # the oldest stores have none
-        if one["schema_version"] == VERSIONS[one["stage"]]:
+        if one["schema_version"] >= IDENTITY_VERSIONS[one["stage"]]:
             place_fields = {"iteration": one["iteration"], "shard": one["shard"]}
             policies = lines.policies(place, config) if config else None
             against = further(one, policies)

@@ -26,7 +26,7 @@ from r3l.store.layout import StageKey
 from r3l.store.manifest import Manifest
 from r3l.store.notes import note
 from r3l.store.stage import Store
-from r3l.store.tables.schemas import VERSIONS
+from r3l.store.tables.schemas import IDENTITY_VERSIONS
 from r3l.system.machine import other_machine, this_machine
 
 EVENT = "sampled_again"
@@ -119,7 +119,7 @@ def stage_again(store: Store, key: StageKey) -> str:
 
 def sampled(place: Place) -> list[Manifest]:
     """Return the stages of an iteration that were sampled, but for evaluations and those of older versions."""
-    of_now = [one for one in place.manifests if one["schema_version"] == VERSIONS[one["stage"]]]
+    of_now = [one for one in place.manifests if one["schema_version"] >= IDENTITY_VERSIONS[one["stage"]]]
     return [one for one in of_now if STAGES[one["stage"]].samples and not STAGES[one["stage"]].apart]
 
 

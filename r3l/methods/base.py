@@ -98,7 +98,9 @@ class Method(Generic[S]):
 
     def credit(self, settings: S, members: Sequence[Trajectory]) -> list[Credit]:
         """Give one `Credit` per member, in order. `members` are one group: at least one trajectory."""
-        penalties = self.penalties(settings, members)
+        # shaped rewards of failures order them by how they failed; the whole reward off, they are all alike
+        gated = settings.outcome_gate and not any(member.success for member in members)
+        penalties = np.array([member.reward for member in members]) if gated else self.penalties(settings, members)
         rewards = np.array([member.reward for member in members], dtype=np.float64) - penalties
         mean, std = group_statistics(rewards)
         scaled = self.scaled(settings, rewards)

@@ -5,6 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+
 from r3l.config.methods.shared import MethodSettings
 from r3l.methods.base import ROWLESS, LeftOut, Lesson, Method, PlayedGroup
 from r3l.methods.rows import explore_row, reflect_row, retry_row
@@ -51,7 +53,10 @@ def by_turn(method: Method[Any], settings: MethodSettings, group: PlayedGroup) -
     Raises:
         ValueError: the method gave a member more or fewer advantages than it has turns.
     """
-    advantages_of = method.turn_advantages(settings, group)
+    if settings.outcome_gate and not any(member.success for member in group.members):
+        advantages_of = [np.zeros(len(turns)) for turns in group.turns]
+    else:
+        advantages_of = method.turn_advantages(settings, group)
     for member, turns, advantages in zip(group.members, group.turns, advantages_of, strict=True):
         if len(advantages) != len(turns):
             raise ValueError(

@@ -114,6 +114,15 @@ class Turn:
             since=5,
         ),
     ] = None
+    reward: Annotated[
+        float | None,
+        Column(
+            "what the action itself was paid, where the environment pays per turn (the trajectory's reward is what it "
+            "says in the end); null: it does not, or a malformed reply",
+            since=6,
+            rare=True,
+        ),
+    ] = None
 
 
 @dataclass(frozen=True, slots=True)

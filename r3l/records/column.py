@@ -27,6 +27,8 @@ class Column:
             or left out together where one of them can't be stored.
         volatile: it differs between two runs of the same work, so that digests of content leave it out. All columns of
             its name are so.
+        rare: null in most runs. It belongs to no stage's identity, and to digests of content only where a row has a
+            value, so that nothing changes without it.
         dropped_with: the least of `r3l prune --drop` that empties it; empty: none does.
     """
 
@@ -36,4 +38,5 @@ class Column:
     before: Same | float | str | None = None
     names_attempt: bool = False
     volatile: bool = False
+    rare: bool = False
     dropped_with: Literal["", "logprobs", "tokens", "all"] = ""

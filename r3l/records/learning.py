@@ -32,7 +32,8 @@ class Credit:
     penalty: Annotated[
         float,
         Column(
-            "taken off the reward before the group's statistics (DAPO: overlong replies); else 0",
+            "taken off the reward before the group's statistics (DAPO: overlong replies; outcome_gate: all, where no "
+            "member of the group solved its task); else 0",
             bits=64,
             since=2,
             before=0.0,

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from r3l.stages import STAGES
-from r3l.store.tables.schemas import INCIDENTS, VERSIONS, VOLATILE, arrow_schema
+from r3l.store.tables.schemas import IDENTITY_VERSIONS, INCIDENTS, RARE, VOLATILE, arrow_schema
 
 
 def canonical(value: object) -> bytes:
@@ -29,10 +29,10 @@ def fingerprint(
     `settings` has the seed, the prompts that are shown and the version of the code, and leaves out what changes no row;
     `parents` are the fingerprints of the stages that are read.
     """
-    schema = {table: str(arrow_schema(table)) for table in (*STAGES[stage].tables, "events")}
+    schema = {table: str(arrow_schema(table, rare=False)) for table in (*STAGES[stage].tables, "events")}
     whole = {
         "stage": stage,
-        "version": VERSIONS[stage],
+        "version": IDENTITY_VERSIONS[stage],
         "schema": schema,
         "settings": dict(settings),
         "parents": parents,
@@ -53,7 +53,9 @@ def table_digest(table: pa.Table) -> str:
     table = lasting(table)
     digest = sha256()
     for field, column in zip(table.schema, table.columns, strict=True):
-        if field.name in VOLATILE:
+        # another table may have a column of the same name that is never null
+        unused = field.name in RARE and field.nullable and column.null_count == len(column)
+        if field.name in VOLATILE or unused:
             continue
         digest.update(f"{field.name}:{field.type}:{len(column)};".encode())
         for piece in values(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], field.type)):

@@ -113,6 +113,14 @@ class MethodSettings(Member):
         description="Upper bound of the ratio of trainer to engine, 1 to 1000 (TIS: 2, TRL: 3, IcePop: 5).",
         json_schema_extra=identity_of("training_rows", later=True),
     )
+    outcome_gate: bool = Field(
+        False,
+        description=(
+            "Give no advantage in a group in which no attempt solved its task, however its shaped rewards differ "
+            "(verl-recipe #125): they are taken off whole."
+        ),
+        json_schema_extra=identity_of("credit", "training_rows", later=True),
+    )
 
     @model_validator(mode="after")
     def refuse_diluted_top(self) -> MethodSettings:

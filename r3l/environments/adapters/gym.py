@@ -87,9 +87,10 @@ class Gained:
     def __init__(self, settings: GymnasiumSettings) -> None:
         self.settings, self.total = settings, 0.0
 
-    def add(self, reward: object) -> None:
-        """Add a reward. Raise `WorldError` where it is no finite number."""
-        self.total += number_of(reward, "reward of a step", -math.inf, math.inf)
+    def add(self, reward: object) -> float:
+        """Add a reward; give it as a share of the range. Raise `WorldError` where it is no finite number."""
+        self.total += (paid := number_of(reward, "reward of a step", -math.inf, math.inf))
+        return paid / (self.settings.highest_reward - self.settings.lowest_reward)
 
     @property
     def share(self) -> float:
@@ -121,7 +122,7 @@ class GymnasiumEnvironment(CopiedEnvironment):
         if why:
             return Step(Observation(why), accepted=False, standing=state["gained"].share)
         observation, reward, terminated, truncated, _ = state["env"].step(native_action)
-        state["gained"].add(reward)
+        paid = state["gained"].add(reward)
         share, done = state["gained"].share, flag_of(terminated, "terminated") or flag_of(truncated, "truncated")
         return Step(
             self.seen(observation),
@@ -130,6 +131,7 @@ class GymnasiumEnvironment(CopiedEnvironment):
             success=done and share == 1.0,
             progress=share,
             standing=share,
+            turn_reward=paid,
         )
 
     def understood(self, space: Any, action: str) -> tuple[Any, str]:

@@ -14,7 +14,7 @@ class Toolset(Protocol):
     its own. They are named in code, because settings also come from stores and forms. Each episode has sessions of its
     own: before `start` the object gets them as `servers`. So `start` brings a server to the task, and `score` asks it
     what was reached, by ``self.servers.call(name, arguments)``. What a server keeps can't be copied: rollbacks take
-    the actions again.
+    the actions again. And it may have `paid()`: asked after each turn, what that turn is paid; a number or None.
     """
 
     @classmethod

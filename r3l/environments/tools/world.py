@@ -124,7 +124,8 @@ class ToolEnvironment(CopiedEnvironment):
         content = json.loads(action)
         if "answer" in content:
             reward = self.reward(tools, str(content["answer"]))
-            return Step(Observation("The task has ended."), done=True, reward=reward, success=reward == 1.0)
+            last = Observation("The task has ended.")
+            return Step(last, done=True, reward=reward, success=reward == 1.0, turn_reward=paid(tools))
         by_name = {str(getattr(tool, "__name__", "")): tool for tool in tools.tools()}
         results = [(call["name"], *self.result(call["name"], by_name, call["arguments"])) for call in content["calls"]]
         texts = [text if len(results) == 1 else f"{name}: {text}" for name, text, _ in results]
@@ -132,6 +133,7 @@ class ToolEnvironment(CopiedEnvironment):
             result_message(clean("\n".join(texts), self.settings.observation_characters), self.settings.tools_shown),
             accepted=all(is_accepted for *_, is_accepted in results),
             standing=self.reward(tools, ""),
+            turn_reward=paid(tools),
         )
 
     def result(self, name: str, own: dict[str, Function], arguments: dict[str, Any]) -> tuple[str, bool]:
@@ -148,3 +150,8 @@ class ToolEnvironment(CopiedEnvironment):
     def reward(self, tools: Toolset, answer: str) -> float:
         """Score an answer. Raise `WorldError` for a score beyond [0, 1]."""
         return number_of(tools.score(answer), f"{self.settings.toolset}.score")
+
+
+def paid(tools: Toolset) -> float | None:
+    """Ask a toolset that pays turns what the last one is paid."""
+    return tools.paid() if hasattr(tools, "paid") else None

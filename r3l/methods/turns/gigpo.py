@@ -4,21 +4,24 @@ from collections.abc import Sequence
 
 from r3l.config.methods.rivals import GiGPOSettings
 from r3l.credit.advantages import Floats
-from r3l.credit.turns import anchored_advantages, at_the_end, discounted_returns
+from r3l.credit.turns import anchored_advantages, discounted_returns, paid_or_at_the_end
 from r3l.methods.base import PlayedGroup, RatioMethod
 from r3l.records import Turn
 
 
 class GiGPO(RatioMethod[GiGPOSettings]):
     """N trajectories. A turn's advantage is its trajectory's (GRPO's) plus `step_weight` times its own: its discounted
-    return against those of the group's turns with the same anchor, an equal observation (Eq. 8). Loss: GRPO's.
+    return against those of the group's turns with the same anchor, an equal observation (Eq. 8). Where the
+    environment pays turns, a return is made of what they were paid. Loss: GRPO's.
     """
 
     credits_turns = True
 
     def turn_advantages(self, settings: GiGPOSettings, group: PlayedGroup) -> list[Floats]:
         returns = [
-            discounted_returns(at_the_end(len(turns), one.reward - one.penalty), settings.discount)
+            discounted_returns(
+                paid_or_at_the_end([turn.reward for turn in turns], one.reward - one.penalty), settings.discount
+            )
             for one, turns in zip(group.credit, group.turns, strict=True)
         ]
         steps = anchored_advantages(returns, [anchors(turns) for turns in group.turns], settings.scale)

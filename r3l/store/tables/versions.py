@@ -91,7 +91,8 @@ def select_list(table: str, version: int) -> str:
 def present(table: str, name: str) -> str:
     if name not in FAILED or not needed_beside(table, [name]):
         return quote(name)
-    return f"CASE WHEN isfinite(reward) THEN {quote(name)} ELSE {FAILED[name]!r} END AS {quote(name)}"
+    # null, of what is paid no reward, stays null
+    return f"CASE WHEN NOT isfinite(reward) THEN {FAILED[name]!r} ELSE {quote(name)} END AS {quote(name)}"
 
 
 def expression(value: Before, type_: pa.DataType) -> str:
