@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from keyword import iskeyword
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -28,18 +29,20 @@ from r3l.system.memory import collect_less
 from r3l.system.pasted import runnable
 from r3l.version import __version__
 
+CUT_QUERY = "Query interrupted"  # what DuckDB makes of a signal that comes while it works
 ENDED = 130  # exit code where Ctrl-C, a cancel or SIGTERM ended the work: as shells have it
 PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True, "help_option_names": []}
 COMMENT = re.compile(r"--\s")
 UNREAD = 1  # where nobody read the output to its end
 
-# Box of `--help` -> its module in `flows/cli/commands`, and its commands: each is the function of its name, _ for -.
+# Box of `--help` -> its module in `flows/cli/commands`, and its commands: each is the function of its name, _ for -
+# (and behind a word of Python).
 COMMANDS = {
     "Run": ("run", "iterate train evaluate replay play"),
     "Serve": ("serve", "up down server register prefect"),
     "Look": ("look", "audit report show status track runs why bisect credit presets"),
     "Examine": ("exam", "exam"),
-    "Ask and keep": ("tables", "sql check export prune"),
+    "Ask and keep": ("tables", "sql check export import prune"),
     "Prepare": ("prepare", "doctor plan new prepare export-policy"),
 }
 FIRST, FIRST_BOX = ["iterate", "train", "status", "audit", "sql", "evaluate"], "First"  # what a day with r3l is made of
@@ -56,7 +59,7 @@ def module_of(command: str) -> tuple[str, str]:
         plugins.refuse_taken("command", command, PLACES)
         entry = plugins.installed("command")[command][0]
         return entry.module, entry.attr
-    name = command.replace("-", "_")
+    name = command.replace("-", "_") + "_" * iskeyword(command)
     return f"flows.cli.commands.{PLACES[command][0]}", name
 
 
@@ -163,14 +166,14 @@ def main() -> None:
         command()
     except SystemExit as ended:  # typer ends every command so
         end_printing()
-        leaving.status = None if ended.code else 0
+        leaving.status = None if isinstance(ended.code, str) else ended.code or 0  # the interpreter prints a text
         raise
-    except Interrupted as ended:
-        screen(stderr=True).print(Text("ended:", style="yellow"), str(ended), soft_wrap=True)
-        end_printing()
-        leaving.status = ENDED
-        sys.exit(ENDED)
     except Exception as error:
+        if isinstance(error, Interrupted) or str(error) == CUT_QUERY:
+            screen(stderr=True).print(Text("ended:", style="yellow"), str(error), soft_wrap=True)
+            end_printing()
+            leaving.status = ENDED
+            sys.exit(ENDED)
         if debug:
             raise
         is_refusal = isinstance(error, R3LError)
@@ -181,7 +184,9 @@ def main() -> None:
             else f"{type(error).__name__}: {first} (--debug shows where)"
         )
         screen(stderr=True).print(Text("error:", style="red"), message, soft_wrap=True)
-        sys.exit(2 if is_refusal else 3)
+        end_printing()
+        leaving.status = 2 if is_refusal else 3
+        sys.exit(leaving.status)
 
 
 class OnTerminal(logging.Handler):

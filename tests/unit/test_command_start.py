@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -15,6 +16,7 @@ from rich.console import Console
 from flows.cli import app
 from r3l.audit import terminal
 from r3l.audit.reader import Reader
+from r3l.errors import Interrupted, StoreError
 from r3l.store.catalog import ALL, MACROS, connect, names_needed
 from r3l.store.index import blocks
 from r3l.store.stage import Store
@@ -142,3 +144,27 @@ def test_what_a_view_is_made_of_is_made_too(root):
             question = f"SELECT count(*) FROM lines.{name}"
             with connect(store, question=question) as alone:
                 assert alone.execute(question).fetchall() == everything.execute(question).fetchall(), name
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "said"),
+    [
+        (RuntimeError("Query interrupted"), 130, "ended: Query interrupted\n"),
+        (Interrupted("the run was cancelled"), 130, "ended: the run was cancelled\n"),
+        (StoreError("no such run"), 2, "error: no such run\n"),
+        (ValueError("x"), 3, "error: ValueError: x (--debug shows where)\n"),
+    ],
+)
+def test_an_end_is_one_line_and_an_exit_code(error, status, said, monkeypatch, capsys):
+    """Whatever extensions have to say of their memory at the exit of an interpreter: it is left, not torn down."""
+    leaving = SimpleNamespace(status=None)
+    monkeypatch.setattr(app, "Leaving", lambda: leaving)
+
+    def fail():
+        raise error
+
+    monkeypatch.setattr(app, "command", fail)
+    with pytest.raises(SystemExit) as ended:
+        app.main()
+    assert ended.value.code == leaving.status == status
+    assert capsys.readouterr().err == said

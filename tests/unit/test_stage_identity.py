@@ -132,7 +132,8 @@ OF_SETTING = {
     "method.taught_by": f"{PLANNED} base",
     **dict.fromkeys((f"method.sampler_{name}" for name in ("ratio", "low", "high")), "training_rows"),
     **dict.fromkeys(("method.meta_memory", "method.meta_replay"), "replay"),
-    **dict.fromkeys(("method.teacher", "method.teacher_model"), ""),  # by what the teacher is: see test_guidance.py
+    # by what the teacher is: see test_guidance.py
+    **dict.fromkeys(("method.teacher", "method.teacher_model", "method.teacher_every"), ""),
     **dict.fromkeys(("method.continuations", "method.turns_sampled"), "credit training_rows continuations"),
     "method.reflect": f"{PLANNED} base",  # without reflections all of the budget are bases
     **dict.fromkeys(
@@ -183,6 +184,18 @@ def others(value: Any, annotation: Any) -> Iterator[Any]:
         yield ["mlflow"]
 
 
+# Settings that stand only beside others.
+GOES_WITH = {"teacher_every": {"guidance": "teacher", "teacher": "start"}}
+
+
+def beside(config: Config, section: str, name: str) -> Config:
+    """The same, with the settings beside which one stands."""
+    whole = config.model_dump(mode="json")
+    if name in GOES_WITH:
+        whole[section] |= GOES_WITH[name]
+    return Config.model_validate(whole)
+
+
 def changed(config: Config, section: str, name: str) -> Config:
     """The same with one setting changed."""
     whole = config.model_dump(mode="json")
@@ -217,7 +230,10 @@ def wrong(config: Config, section: str) -> dict[str, set[str]]:
         else [("", section)]
     )
     assert names
-    found = {f"{owner}.{name}".strip("."): differing(config, changed(config, owner, name)) for owner, name in names}
+    found = {
+        f"{owner}.{name}".strip("."): differing(before := beside(config, owner, name), changed(before, owner, name))
+        for owner, name in names
+    }
     return {
         setting: stages
         for setting, stages in found.items()
