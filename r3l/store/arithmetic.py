@@ -60,13 +60,20 @@ def scaling_step(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Step:
     why = f"method.scale = {method.get('scale')}, group of {facts['group_size']}"
     if facts["penalty"]:
         why += f"; R = {reward + facts['penalty']:.4g} − {facts['penalty']:.4g} for its length"
+    if facts["penalty"] and not value and method.get("outcome_gate"):
+        return Step("A", "", "0", "no attempt of the group solved its task: method.outcome_gate")
     if not value and (facts["group_size"] == 1 or not std):
         return Step("A", "", "0", "all rewards of the group are equal" if facts["group_size"] > 1 else "alone")
     if method.get("scale") == "std" and close(value, (reward - mean) / (std + 1e-6)):
         return Step("A", f"(R − mean) / (std + 1e-6) = ({reward:.4g} − {mean:.4g}) / {std:.4g}", f"{value:+.4g}", why)
     if close(value, reward - mean):
         return Step("A", f"R − mean = {reward:.4g} − {mean:.4g}", f"{value:+.4g}", why)
-    return Step("A", "", f"{value:+.4g}", f"as method {method.get('kind')} has it")
+    return Step("A", "", f"{value:+.4g}", as_method(method))
+
+
+def as_method(method: Mapping[str, Any]) -> str:
+    """Say whose rule gave a value; of a run that was imported nobody knows."""
+    return f"as method {method['kind']} has it" if "kind" in method else "as it was stored"
 
 
 def amplification_step(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Step:
@@ -81,7 +88,7 @@ def amplification_step(facts: Mapping[str, Any], method: Mapping[str, Any]) -> S
         return Step("Â", f"alpha × A = {alpha:g} × {before:.4g}", f"{value:+.4g}", "rule positive: method.alpha")
     if close(value, before):
         return Step("Â", "A", f"{value:+.4g}", f"rule {rule}: not amplified")
-    return Step("Â", "", f"{value:+.4g}", f"rule {rule}, as method {method.get('kind')} has it")
+    return Step("Â", "", f"{value:+.4g}", f"rule {rule}, {as_method(method)}")
 
 
 def of_the_row(facts: Mapping[str, Any], method: Mapping[str, Any]) -> Iterator[Step]:

@@ -157,6 +157,29 @@ def export(
     say(f"{path}: {export_run(Store.open(store, reading=True), run, path)} trajectories")
 
 
+def import_(
+    path: Annotated[Path, typer.Argument(help="what the package wrote: a file, or the folder of several")],
+    package: Annotated[
+        str, typer.Option("--from", metavar="PACKAGE", help="trl (log_completions) or verl (trainer.rollout_data_dir)")
+    ],
+    run: Annotated[str, typer.Option("--run", metavar="NAME", help="name of the run; empty: the package's")] = "",
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            metavar="FOLDER", help="model whose tokenizer makes token ids of the texts, which credit is spread over"
+        ),
+    ] = "",
+    store: Root = "",
+) -> None:
+    """Read the rollouts that another package wrote to disk as a run: sql, audit, why and credit work on it. What the
+    package does not write is left empty, and said in `events`."""
+    from r3l.pipeline.imports import import_run
+
+    name = run or package
+    counts = import_run(Store.open(store), name, package, path, tokenizer)
+    say(f"{name}: {counts['iterations']} iterations, {counts['attempts']} attempts, {counts['credited']} with credit")
+
+
 def prune(
     keep_last: Annotated[int, typer.Option(min=1, help="number of newest iterations that stay complete, 1 or more")],
     word: RunWord = "",

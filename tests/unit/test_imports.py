@@ -1,0 +1,126 @@
+"""Rollouts that other packages wrote, read as runs: TRL's from files of TRL 1.16, verl's by its documented form."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from r3l.errors import ConfigError, StoreError
+from r3l.pipeline.counterfactual import counterfactuals
+from r3l.pipeline.imports import import_run
+from r3l.store.catalog import connect
+from r3l.store.genealogy import why
+from r3l.store.stage import Store
+
+ROOT = Path(__file__).parents[2]
+TRL = (
+    ROOT / "tests" / "golden" / "imports" / "trl"
+)  # two steps of GRPOTrainer with log_completions, two reward functions
+POLICY = str(ROOT / "data" / "policies" / "household-easy-0")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store.open(str(tmp_path / "store"))
+
+
+def asked(store: Store, sql: str) -> list[tuple]:
+    with connect(store) as connection:
+        return connection.execute(sql).fetchall()
+
+
+def test_what_trl_wrote_is_there_and_its_advantages_are_those_of_its_rewards(store):
+    assert import_run(store, "theirs", "trl", TRL) == {"iterations": 2, "attempts": 8, "credited": 8}
+    rows = [row for file in sorted(TRL.rglob("*.parquet")) for row in pq.read_table(file).to_pylist()]
+    ours = asked(
+        store,
+        "SELECT b.reward, c.advantage, c.group_mean, c.group_std, t.observation, t.response FROM base b "
+        "JOIN credit c USING (run, iteration, trajectory_id) JOIN turns t USING (run, iteration, trajectory_id) "
+        "ORDER BY b.iteration, b.attempt",
+    )
+    for row, (reward, advantage, mean, std, seen, reply) in zip(rows, ours, strict=True):
+        assert (seen, reply) == (row["prompt"][0]["content"], row["completion"][0]["content"])
+        assert reward == np.float32(row["length"] + row["ends"])
+        assert advantage == row["advantage"]
+        assert (reward - mean) / (std + 1e-4) == pytest.approx(row["advantage"], abs=1e-5)  # TRL's are of float32
+
+
+def test_what_is_not_told_is_empty_and_said(store):
+    import_run(store, "theirs", "trl", TRL)
+    assert asked(store, "SELECT DISTINCT len(response_ids), len(response_logprobs) FROM turns") == [(0, 0)]
+    (reason,) = {reason for event, reason in asked(store, "SELECT event, reason FROM events") if event == "not_told"}
+    assert "log-probabilities" in reason
+    assert "no token ids" in reason
+
+
+def test_credit_and_why_work_on_it(store):
+    import_run(store, "theirs", "trl", TRL, POLICY)
+    own, *others = counterfactuals(store, "theirs", "", 0)[0]
+    assert own.mass.rows == 4
+    assert {"grpo", "gigpo", "rloo"} <= {one.preset for one in others}
+    told = str(why(store, "theirs", "iteration=0/task=0/base=1"))
+    assert "positive: advantage +1.158" in told
+    assert "None" not in told
+
+
+def written(folder: Path, *lines: object) -> Path:
+    (folder / "7.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return folder
+
+
+def test_verl_rows_of_a_prompt_are_one_group_wherever_they_stand(store, tmp_path):
+    rows = [
+        {"input": prompt, "output": f"{prompt} {k}", "gts": "4", "score": score, "step": 7, "acc": True}
+        for k, (prompt, score) in enumerate([("a", 1.0), ("b", 0.0), ("a", 0.0), ("b", 0.25)])
+    ]
+    counts = import_run(store, "theirs", "verl", written(tmp_path, *rows))
+    assert counts == {"iterations": 1, "attempts": 4, "credited": 0}
+    attempts = asked(store, "SELECT task, attempt, reward, success FROM base ORDER BY task, attempt")
+    assert attempts == [(0, 0, 1.0, True), (0, 1, 0.0, False), (1, 0, 0.0, False), (1, 1, 0.25, False)]
+    ((payload,),) = asked(store, "SELECT payload FROM tasks WHERE task = 1")
+    assert json.loads(payload) == {"prompt": "b", "truth": "4"}
+
+
+def test_a_conversation_with_tools_has_a_turn_for_each_reply(store, tmp_path):
+    call = [{"function": {"name": "add", "arguments": "{}"}}]
+    talk = [
+        {"role": "assistant", "content": "let me see", "tool_calls": call},
+        {"role": "tool", "content": "4", "tool_calls": None},
+        {"role": "assistant", "content": "four", "tool_calls": None},
+    ]
+    prompt = [{"role": "system", "content": "be brief"}, {"role": "user", "content": "2 + 2"}]
+    table = {"step": [3], "prompt": [prompt], "completion": [talk], "good": [1.0], "odd": [float("nan")]}
+    pq.write_table(pa.table(table), tmp_path / "completions_00003.parquet")
+    import_run(store, "theirs", "trl", tmp_path)
+    turns = asked(store, "SELECT observation, response FROM turns ORDER BY turn")
+    assert [seen for seen, _ in turns] == ["system: be brief\n\nuser: 2 + 2", "4"]
+    assert turns[0][1].startswith("let me see\n")
+    assert "add" in turns[0][1]
+    assert turns[1][1] == "four"
+    assert asked(store, "SELECT reward FROM base") == [(1.0,)]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ({"input": "a", "output": "b", "score": "high", "step": 1}, "line 1: score is 'high', expected a number"),
+        ({"input": "a", "score": 1, "step": 1}, "line 1: expected an object with the texts input and output"),
+    ],
+)
+def test_a_row_that_cant_be_read_is_named(store, tmp_path, line, message):
+    with pytest.raises(StoreError, match=message):
+        import_run(store, "theirs", "verl", written(tmp_path, line))
+    assert store.runs() == []
+
+
+def test_what_is_no_run_is_refused(store, tmp_path):
+    with pytest.raises(ConfigError, match="expected one of trl, verl"):
+        import_run(store, "theirs", "slime", tmp_path)
+    with pytest.raises(StoreError, match="holds no rollouts of trl"):
+        import_run(store, "theirs", "trl", tmp_path)
+    import_run(store, "theirs", "trl", TRL)
+    with pytest.raises(StoreError, match="theirs exists"):
+        import_run(store, "theirs", "trl", TRL)
