@@ -2,10 +2,11 @@
 process."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from r3l.config import Config
+from r3l.config import Config, compose
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.policies import Policies
 from r3l.pipeline.workbench import Workbench
@@ -15,7 +16,7 @@ from r3l.training.parallel.ranks import Ranks
 from r3l.training.update import run_update
 from tests.support import records
 from tests.support.fakes import explorer
-from tests.support.rehearsal import walker
+from tests.support.rehearsal import tiny_policy, walker
 
 
 @pytest.fixture
@@ -32,6 +33,14 @@ def corridor(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
         Workbench, "_start", lambda bench: replace(explorer(walker), policy=bench.policies.behaviour.digest)
     )
+
+
+def two_tasks(store: Store | str, folder: Path, *assignments: str, **presets: str) -> Config:
+    """The settings of a run of two tasks, N = 4, from a policy made at random."""
+    root = store if isinstance(store, str) else store.root
+    start = tiny_policy(folder / "start", 0)
+    given = ["rollout.tasks=2", "rollout.group_size=4", f"store.root={root}", f"policy.path={start}"]
+    return compose(run="demo", assignments=[*given, *assignments], **presets)
 
 
 def iteration(config: Config, store: Store, number: int) -> Policies:

@@ -28,6 +28,7 @@ from r3l.store.stage import Store
 from tests.support import records
 from tests.support.fakes import explorer
 from tests.support.rehearsal import walker
+from tests.support.store_iteration import update_row
 from tests.support.store_mutants import MUTANTS
 
 CALL_S = 0.002
@@ -44,39 +45,8 @@ header = b"{}"
 figures = json.loads(sys.argv[2])
 (out / "update.json").write_text(json.dumps(figures | {"steps": [figures]}))
 """
-FIGURES = dict.fromkeys(
-    (
-        "loss",
-        "loss_rl",
-        "loss_sft",
-        "loss_kl",
-        "grad_norm",
-        "entropy",
-        "kl_behaviour",
-        "kl_start",
-        "clip_fraction",
-        "ratio_mean",
-        "learning_rate",
-        "seconds",
-        "peak_memory_mb",
-    ),
-    0.0,
-) | dict.fromkeys(
-    (
-        "step",
-        "rows",
-        "groups",
-        "tokens_rl",
-        "tokens_sft",
-        "tokens_sequences",
-        "tokens_computed",
-        "scoring_passes",
-        "reference_tokens",
-        "kl_start_tokens",
-        "masked_rows",
-    ),
-    1,
-)
+NOT_OF_THE_JOB = {"iteration", "policy", "parent_policy", "path", "canary_error", "optimiser"}
+FIGURES = {name: value or 0 for name, value in update_row(0).items() if name not in NOT_OF_THE_JOB}
 
 
 def config_of(root: str, run: str) -> Config:

@@ -20,7 +20,7 @@ import pytest
 from r3l.config import Config
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.flows.small import small_config
+from tests.flows.small import served_config
 from tests.support.prefect_world import ENDED, PREFECT, Served, served, wait
 from tests.support.scripted_player import GUIDED, ScriptedPlayer
 
@@ -68,11 +68,8 @@ def player(request: pytest.FixtureRequest) -> Iterator[Halting]:
 
 
 def config_of(root: Path, url: str, *more: str) -> Config:
-    return small_config(
-        root, "engine.kind=vllm_server", f'engine.urls="{url}"', "method.retry_when=always",
-        "environment.kind=household", "environment.level=easy", "environment.max_turns=12",
-        "environment.reply_tokens=80", "rollout.tasks=4", *more, iteration=0,
-    )  # fmt: skip
+    given = ("method.retry_when=always", "environment.max_turns=12", "rollout.tasks=4")
+    return served_config(root, url, *given, *more, iteration=0)
 
 
 def command(config: Config) -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.flows.small import small_config
+from tests.flows.small import served_config
 from tests.support.scripted_player import ScriptedPlayer
 
 HEAVY = ("torch", "transformers", "peft", "accelerate", "vllm")
@@ -84,17 +84,8 @@ def run(code: str, *arguments: str) -> str:
 @pytest.mark.slow
 def test_an_iteration_and_its_questions_without_torch(tmp_path: Path) -> None:
     server = ScriptedPlayer()
-    config = small_config(
-        tmp_path,
-        "engine.kind=vllm_server",
-        f'engine.urls="{server.url}"',
-        "environment.kind=household",
-        "environment.level=easy",
-        "environment.max_turns=12",
-        "environment.reply_tokens=80",
-        "rollout.tasks=4",
-        "placement.update_deployment=r3l-update/update",
-    )
+    given = ("environment.max_turns=12", "rollout.tasks=4", "placement.update_deployment=r3l-update/update")
+    config = served_config(tmp_path, server.url, *given)
     trained = int(run(ITERATE, config.model_dump_json()))
     server.stop()
     assert trained > 0

@@ -8,36 +8,24 @@ import pytest
 
 from flows import iterate
 from flows.replay import replay
-from r3l.config import compose, preset_names
+from r3l.config import preset_names
 from r3l.errors import ConfigError, StoreError
 from r3l.pipeline import policies
 from r3l.pipeline.settings.saved import load_config
 from r3l.store.check import check_run
 from r3l.store.policies.snapshots import optimiser_digest
 from r3l.store.stage import Store
-from tests.flows.corridor import corridor, iteration
+from tests.flows.corridor import corridor, iteration, two_tasks
 from tests.flows.small import small_config
 from tests.support.answers import ask
-from tests.support.rehearsal import tiny_policy
 
 __all__ = ["corridor"]
 
 
 def test_beyond_s_1_the_ratio_leaves_1_and_groups_are_learned_again(corridor, tmp_path):
     store = Store.open(str(tmp_path / "store"))
-    config = compose(
-        method="grpo",
-        run="demo",
-        assignments=[
-            "rollout.tasks=2",
-            "rollout.group_size=4",
-            "training.sync_interval=2",
-            "training.learning_rate=0.01",
-            "method.kl_coefficient=0",
-            f"store.root={store.root}",
-            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
-        ],
-    )
+    stale = ("training.sync_interval=2", "training.learning_rate=0.01", "method.kl_coefficient=0")
+    config = two_tasks(store, tmp_path, *stale, method="grpo")
     found = [iteration(config, store, number) for number in range(3)]
     assert found[0].behaviour == found[1].behaviour == found[0].start
     assert found[1].learner != found[1].behaviour
@@ -54,13 +42,6 @@ def test_beyond_s_1_the_ratio_leaves_1_and_groups_are_learned_again(corridor, tm
     assert [(one["rows"], one["groups"]) for one in updates] == [(4, 2), (8, 3), (12, 4)]
     assert updates[2]["scoring_passes"] == 2  # the policy that sampled the replayed rows, and the one that is trained
     assert check_run(store, "demo") == []
-
-
-def two_tasks(store, tmp_path, *assignments):
-    """A run of two tasks, N = 4, from a policy made at random."""
-    start = tiny_policy(tmp_path / "start", 0)
-    common = ["rollout.tasks=2", "rollout.group_size=4", f"store.root={store.root}", f"policy.path={start}"]
-    return compose(run="demo", assignments=[*common, *assignments])
 
 
 def test_a_branch_goes_on_as_a_line_of_its_own(corridor, tmp_path):

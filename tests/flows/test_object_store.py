@@ -6,16 +6,14 @@ from pathlib import Path
 import pytest
 
 from flows.replay import replay
-from r3l.config import compose
 from r3l.errors import StoreError
 from r3l.store.check import check_run
 from r3l.store.policies.places import fetch_policy
 from r3l.store.policies.snapshots import latest_policy
 from r3l.store.stage import Store
-from tests.flows.corridor import corridor, iteration
+from tests.flows.corridor import corridor, iteration, two_tasks
 from tests.support.answers import ask
 from tests.support.object_server import endpoint, make_bucket
-from tests.support.rehearsal import tiny_policy
 
 __all__ = ["corridor", "endpoint"]
 pytestmark = pytest.mark.usefixtures("corridor")
@@ -27,16 +25,7 @@ def test_one_machine_begins_a_run_and_others_go_on(
     endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = make_bucket(endpoint, "iterations", tmp_path / "one", monkeypatch)
-    config = compose(
-        run="demo",
-        assignments=[
-            "rollout.tasks=2",
-            "rollout.group_size=4",
-            "training.learning_rate=0.01",
-            f"store.root={root}",
-            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
-        ],
-    )
+    config = two_tasks(root, tmp_path, "training.learning_rate=0.01")
     iteration(config, Store.open(root), 0)
 
     monkeypatch.setenv("R3L_CACHE", str(tmp_path / "two"))
@@ -69,15 +58,7 @@ def test_two_machines_do_not_write_one_iteration(
     endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = make_bucket(endpoint, "locked", tmp_path / "one", monkeypatch)
-    config = compose(
-        run="demo",
-        assignments=[
-            "rollout.tasks=2",
-            "rollout.group_size=4",
-            f"store.root={root}",
-            f"policy.path={tiny_policy(tmp_path / 'start', 0)}",
-        ],
-    )
+    config = two_tasks(root, tmp_path)
     with Store.open(root).writer_lock("demo", "", 0), pytest.raises(StoreError, match="held by"):
         iteration(config, Store.open(root), 0)
     assert Store.open(root).runs() == []

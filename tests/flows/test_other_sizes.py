@@ -3,15 +3,13 @@ is called the same that is not."""
 
 import pytest
 
-from r3l.config import Config, compose
 from r3l.environments import world_class
 from r3l.pipeline import replay
 from r3l.pipeline.workbench import Replay
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.flows.corridor import corridor, iteration
+from tests.flows.corridor import corridor, iteration, two_tasks
 from tests.support.answers import ask
-from tests.support.rehearsal import tiny_policy
 
 __all__ = ["corridor"]
 SHARDED = """
@@ -20,32 +18,27 @@ SELECT (SELECT count(*) FROM base) AS bases, (SELECT count(DISTINCT trajectory_i
 """
 
 
-def config(store: Store, start: str, *assignments: str) -> Config:
-    sizes = ["rollout.tasks=2", "rollout.group_size=4", f"store.root={store.root}", f"policy.path={start}"]
-    return compose(run="demo", assignments=[*sizes, *assignments])
-
-
 @pytest.mark.usefixtures("corridor")
 def test_shards_of_an_earlier_partition_are_counted_no_more(tmp_path):
-    store, start = Store.open(str(tmp_path / "store")), tiny_policy(tmp_path / "start", 0)
-    iteration(config(store, start, "rollout.tasks_per_shard=1"), store, 0)
+    store = Store.open(str(tmp_path / "store"))
+    iteration(two_tasks(store, tmp_path, "rollout.tasks_per_shard=1"), store, 0)
     assert ask(store, SHARDED) == [{"bases": 4, "different": 4, "last_shard": 1}]
-    iteration(config(store, start, "rollout.tasks_per_shard=2"), store, 0)
+    iteration(two_tasks(store, tmp_path, "rollout.tasks_per_shard=2"), store, 0)
     assert ask(store, SHARDED) == [{"bases": 4, "different": 4, "last_shard": 0}]
     assert check_run(store, "demo") == []
 
 
 @pytest.mark.usefixtures("corridor")
 def test_a_replay_under_another_version_of_the_world_says_so(tmp_path, monkeypatch):
-    store, start = Store.open(str(tmp_path / "store")), tiny_policy(tmp_path / "start", 0)
-    iteration(config(store, start, "rollout.tasks_per_shard=2"), store, 0)
+    store = Store.open(str(tmp_path / "store"))
+    iteration(two_tasks(store, tmp_path, "rollout.tasks_per_shard=2"), store, 0)
 
     def replayed(branch: str) -> dict[str, bool]:
         found = replay.recompute(store, "demo", 0, Replay("", "base", "distilled"), [], branch)
         return {row["stage"]: row["same_settings"] for row in found["stages"]}
 
     assert set(replayed("same").values()) == {True}
-    kind = config(store, start).environment.kind
+    kind = two_tasks(store, tmp_path).environment.kind
     monkeypatch.setattr(world_class(kind), "version", 2, raising=False)  # those that name none are at 1
     told = replayed("another")
     assert told.pop("tasks")

@@ -13,21 +13,12 @@ import pytest
 from r3l.store.check import check_run
 from r3l.store.stage import Store
 from tests.flows.scripted import deterministic
-from tests.flows.small import small_config
+from tests.flows.small import served_config
 from tests.support.scripted_player import ScriptedPlayer
 
 pytest.importorskip("prefect_ray")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(2400), pytest.mark.usefixtures("prefect_server")]
-PLAYED = [
-    "engine.kind=vllm_server",
-    "environment.kind=household",
-    "environment.level=easy",
-    "environment.max_turns=12",
-    "environment.reply_tokens=80",
-    "environment.workers=1",
-    "rollout.tasks=4",
-    "training.processes=1",
-]
+PLAYED = ["environment.max_turns=12", "environment.workers=1", "rollout.tasks=4", "training.processes=1"]
 START_S = 300
 QUIET = {"include_dashboard": False, "include_log_monitor": False}
 
@@ -79,7 +70,7 @@ def digests(root: Path) -> dict[str, str]:
 def played(root: Path, server: ScriptedPlayer, *assignments: str) -> dict[str, Any]:
     from flows.iterate import iterate
 
-    return iterate(small_config(root, *PLAYED, f'engine.urls="{server.url}"', *assignments))
+    return iterate(served_config(root, server.url, *PLAYED, *assignments))
 
 
 def test_the_same_shards_on_two_nodes_and_after_one_is_lost(cluster: Any, tmp_path: Path) -> None:

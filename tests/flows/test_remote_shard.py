@@ -25,20 +25,12 @@ from r3l.store.layout import StageRef
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
 from tests.flows.scripted import deterministic
-from tests.flows.small import small_config
+from tests.flows.small import served_config, small_config
 from tests.support.object_server import endpoint, make_bucket
 from tests.support.scripted_player import ScriptedPlayer
 
 __all__ = ["endpoint"]
-PLAYED = [
-    "engine.kind=vllm_server",
-    "environment.kind=household",
-    "environment.level=easy",
-    "environment.max_turns=8",
-    "environment.reply_tokens=80",
-    "environment.workers=1",
-    "rollout.tasks=2",
-]
+PLAYED = ["environment.max_turns=8", "environment.workers=1", "rollout.tasks=2"]
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +64,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 def bench_of(root: Path, server: ScriptedPlayer, *assignments: str) -> tuple[Workbench, StageRef]:
-    config = small_config(root, *PLAYED, f'engine.urls="{server.url}"', *assignments)
+    config = served_config(root, server.url, *PLAYED, *assignments)
     store = Store.open(str(root))
     bench = Workbench(config, store, 0, policies.find(config, store, 0), Progress())
     return bench, calls.draw_tasks(bench)

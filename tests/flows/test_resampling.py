@@ -13,10 +13,9 @@ from r3l.pipeline.workbench import Workbench
 from r3l.records import Task
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.flows.corridor import corridor, iteration
+from tests.flows.corridor import corridor, iteration, two_tasks
 from tests.support.answers import ask
 from tests.support.fakes import explorer
-from tests.support.rehearsal import tiny_policy
 
 __all__ = ["corridor"]
 STAGES_OF = "SELECT stage, shard, digest, committed_at FROM stages WHERE branch = '' ORDER BY ALL"
@@ -43,9 +42,7 @@ def resampling(corridor, monkeypatch, tmp_path):
         Workbench, "_start", lambda bench: replace(explorer(walker), policy=bench.policies.behaviour.digest)
     )
     store = Store.open(str(tmp_path / "store"))
-    said = ["rollout.tasks=2", "rollout.group_size=4", f"store.root={store.root}"]
-    start = f"policy.path={tiny_policy(tmp_path / 'start', 0)}"
-    return store, compose(run="demo", method="dapo", assignments=[*said, start, "method.resample_rounds=3"])
+    return store, two_tasks(store, tmp_path, "method.resample_rounds=3", method="dapo")
 
 
 def test_a_group_that_does_not_count_is_replaced_until_one_does(resampling):

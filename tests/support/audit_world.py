@@ -19,7 +19,7 @@ from r3l.store.layout import StageKey
 from r3l.store.stage import Store, fingerprint
 from r3l.store.tables.parts import to_table
 from tests.support import records
-from tests.support.store_iteration import Tables
+from tests.support.store_iteration import Tables, update_row
 
 HOSTILE = (
     '<script>window.harmed = true</script><img src=x onerror="window.harmed = true">\x1b[2J\x1b[31mred\x1b[0m\x07'
@@ -274,46 +274,21 @@ class World:
 
     def update(self) -> dict[str, Any]:
         i = self.iteration
-        return {
-            "iteration": i,
-            "step": i + 1,
-            "policy": f"p{i + 1}",
-            "parent_policy": f"p{i}",
-            "path": f"policies/iteration={i:05d}",
-            "loss": 0.5 - 0.01 * i,
-            "loss_rl": 0.4 - 0.01 * i,
-            "loss_sft": 0.1,
-            "loss_kl": 0.0,
-            "grad_norm": 1 + self.random.random(),
-            "entropy": 2.0 - 0.05 * i,
-            "kl_behaviour": 0.0,
-            "kl_start": 0.01 * i,
-            "clip_fraction": 0.0,
-            "ratio_mean": 1.0,
-            "learning_rate": 1e-3,
-            "rows": len(self.rows),
-            "groups": self.count,
-            "tokens_rl": 140,
-            "tokens_sft": 60,
-            "tokens_sequences": 670,
-            "tokens_computed": 400,
-            "scoring_passes": 0,
-            "reference_tokens": 0,
-            "kl_start_tokens": 9,
-            "canary_error": 1e-5,
-            "seconds": 3.0,
-            "peak_memory_mb": 300.0,
-            "optimiser": None,
-            "masked_rows": 0,
-            "clip_low": None,
-            "clip_high": None,
-            "epoch": 0,
-            "minibatch": 0,
-            "drift_asked": None,
-            "drift": None,
-            "step_share": None,
-            "drift_tokens": 0,
-        }
+        return update_row(
+            i,
+            loss=0.5 - 0.01 * i,
+            loss_rl=0.4 - 0.01 * i,
+            grad_norm=1 + self.random.random(),
+            entropy=2.0 - 0.05 * i,
+            kl_start=0.01 * i,
+            rows=len(self.rows),
+            groups=self.count,
+            tokens_rl=140,
+            tokens_sft=60,
+            tokens_sequences=670,
+            tokens_computed=400,
+            kl_start_tokens=9,
+        )
 
     def tables(self) -> dict[str, Tables]:
         return {

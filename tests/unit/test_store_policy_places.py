@@ -5,44 +5,26 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx
 import pytest
 
 from r3l.errors import StoreError
 from r3l.store.policies.places import fetch_policy, place_in_store, share_policy
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
+from tests.support.object_server import endpoint, make_bucket
 
-moto = pytest.importorskip("moto.server")
+__all__ = ["endpoint"]
 PLACE = "demo/policies/iteration=00002/policy"
-
-
-@pytest.fixture(scope="module")
-def endpoint():
-    server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
 
 
 @pytest.fixture
 def host(endpoint, monkeypatch, tmp_path, request):
     """The store as seen by a host: each has a cache of its own."""
-    keys = {
-        "AWS_ENDPOINT_URL": endpoint,
-        "AWS_ACCESS_KEY_ID": "x",
-        "AWS_SECRET_ACCESS_KEY": "y",
-        "AWS_REGION": "us-east-1",
-    }
-    for name, value in keys.items():
-        monkeypatch.setenv(name, value)
-    bucket = f"bucket{abs(hash(request.node.name))}"
-    httpx.put(f"{endpoint}/{bucket}").raise_for_status()
+    root = make_bucket(endpoint, f"bucket{abs(hash(request.node.name))}", tmp_path, monkeypatch)
 
     def open_on(name: str) -> Store:
         monkeypatch.setenv("R3L_CACHE", str(tmp_path / name))
-        return Store.open(f"s3://{bucket}/runs")
+        return Store.open(root)
 
     return open_on
 

@@ -30,10 +30,6 @@ def connection(tmp_path_factory) -> duckdb.DuckDBPyConnection:
     return connect(store)
 
 
-def test_there_are_twenty_worked_questions():
-    assert len(QUERIES) >= 20
-
-
 @pytest.mark.parametrize("name", QUERIES)
 def test_a_question_is_stated_and_answered(name: str, connection):
     sql = (FOLDER / name).read_text()
