@@ -13,7 +13,7 @@ import pytest
 from r3l.errors import ConfigError
 from r3l.lab.study.cells import run_cells
 from r3l.lab.study.experiment import load_experiment
-from r3l.lab.study.whole import Only, choose_names, run_experiment
+from r3l.lab.study.whole import Only, run_experiment
 from r3l.pipeline.runner import Done, Runner, Threads
 from r3l.store.check import check_run
 from r3l.store.stage import Store
@@ -60,13 +60,6 @@ def test_futures_among_a_stage_s_arguments_are_waited_for(runner):
     first = runner.submit(summed, [1, 2], 3)
     assert first.result() == 6
     assert runner.submit(summed, [first, Done(4)], first).result() == 16
-
-
-def test_arms_and_seeds_that_are_none_are_named():
-    assert choose_names("", ["a", "b"]) == ["a", "b"]
-    assert choose_names("b", ["a", "b"]) == ["b"]
-    with pytest.raises(ConfigError, match="c: this experiment has a, b"):
-        choose_names("b, c", ["a", "b"])
 
 
 def test_a_part_of_an_experiment_is_named_by_arm_seed_and_rate():

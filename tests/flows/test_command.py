@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from flows.cli.app import PLACES
 from tests.support.command import Commands, Said, forking
 
 
@@ -127,21 +126,6 @@ def test_more_test_tasks_than_the_split_has_are_refused(refused_at_once, tmp_pat
     )  # fmt: skip
 
 
-def test_an_unknown_preset_is_refused(refused):
-    refused("unknown preset 'papr' in methods: expected one of", "iterate", "--preset", "papr")
-
-
-def test_an_unknown_setting_is_refused(refused):
-    refused("method.alpah: unknown setting", "iterate", "--set", "method.alpah=5")
-
-
-@pytest.mark.parametrize(
-    ("value", "message"), [("7", "multiple of 2 (got 7)"), ("0", "greater than or equal to 2 (got 0)")]
-)
-def test_an_odd_or_too_small_group_size_is_refused(refused, value, message):
-    refused(message, "iterate", "--set", f"rollout.group_size={value}")
-
-
 def test_a_store_that_is_not_writable_is_refused(refused, tmp_path):
     (tmp_path / "file").write_text("")
     refused("not writable", "iterate", R3L_STORE=str(tmp_path / "file" / "store"))
@@ -175,41 +159,3 @@ def test_a_policy_folder_without_a_tokenizer_is_refused(refused, tmp_path):
     (tmp_path / "policy" / "model.safetensors").symlink_to(source)
     refused("no tokenizer found", "iterate", "--policy", str(tmp_path / "policy"), R3L_STORE=str(tmp_path / "store"))
     assert not (tmp_path / "store").exists()
-
-
-def test_a_chat_template_that_rewrites_history_is_refused(refused, tmp_path):
-    from transformers import AutoTokenizer
-
-    policy = tmp_path / "policy"
-    tokenizer = AutoTokenizer.from_pretrained("data/policies/embedded")
-    tokenizer.chat_template = (
-        "{% for m in messages %}{% if loop.last or m.role != 'assistant' %}<|{{ m.role }}|>{{ m.content }}<|end|>"
-        "{% endif %}{% endfor %}{{ messages | length }}{% if add_generation_prompt %}<|assistant|>{% endif %}"
-    )
-    tokenizer.save_pretrained(policy)
-    for name in ("config.json", "model.safetensors"):
-        (policy / name).symlink_to(Path("data/policies/embedded", name).absolute())
-    refused("rewrites earlier turns", "iterate", "--policy", str(policy), R3L_STORE=str(tmp_path / "store"))
-    assert not (tmp_path / "store").exists()
-
-
-def test_more_tasks_than_the_split_has_are_refused(refused, tmp_path):
-    refused(
-        "rollout.tasks=5000: alfworld/train has only 200 tasks",
-        "iterate",
-        "--set",
-        "rollout.tasks=5000",
-        R3L_STORE=str(tmp_path / "store"),
-    )
-    assert not (tmp_path / "store").exists()
-
-
-def test_a_query_with_a_syntax_error_is_refused(refused, tmp_path):
-    (tmp_path / "store").mkdir()
-    refused("this query can't be run", "sql", "SELEC 1", R3L_STORE=str(tmp_path / "store"))
-
-
-def test_help_names_every_command(commands):
-    said = commands.run("--help").stdout
-    for command in PLACES:
-        assert f"│ {command} " in said

@@ -3,7 +3,6 @@
 import pytest
 
 from r3l.environments.workers.pool import WorldPool, failed_future
-from r3l.errors import ConfigError
 from r3l.store.stage import Store
 from tests.flows.small import small_config
 from tests.support.answers import ask
@@ -110,10 +109,3 @@ def test_no_evaluation_takes_the_place_of_another(tmp_path):
         (1, 100, 2, 0, "kitchen-0", "0.4", 2),
         (1, 100, 1, 0, "kitchen-1", "0.4", 1),
     ]
-
-
-def test_an_iteration_without_a_policy_is_not_evaluated(tmp_path):
-    from flows.evaluate import evaluate
-
-    with pytest.raises(ConfigError, match="has policies up to iteration -1"):
-        evaluate(small_config(tmp_path, *FEW, iteration=3))

@@ -5,7 +5,7 @@ import json
 import pytest
 
 import r3l
-from r3l.errors import ConfigError, StoreError
+from r3l.errors import ConfigError
 from r3l.store.check import check_run
 from r3l.store.stage import Store
 from tests.flows.small import small_config
@@ -171,14 +171,6 @@ def test_the_artifacts_of_an_iteration(run):
     assert "| base reward |" in page
     table = next(artifact.data for artifact in found if artifact.key == "r3l-small-figures")
     assert {"figure", "value"} == set(json.loads(table)[0])
-
-
-def test_a_held_iteration_is_refused_and_names_its_holder(run):
-    from flows.iterate import iterate
-
-    store, _ = run
-    with store.writer_lock("small", "", 2), pytest.raises(StoreError, match="held"):
-        iterate(small_config(store.root))
 
 
 def test_more_tasks_than_exist_are_refused_before_anything_is_written(tmp_path):

@@ -61,12 +61,6 @@ def test_memoised_parsing_changes_nothing(tmp_path: Path) -> None:
     assert compare(tmp_path, games=2, steps=20) == 40
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_memoised_parsing_changes_nothing_in_ten_thousand_steps(tmp_path: Path) -> None:
-    assert compare(tmp_path, games=40, steps=250) == 10_000
-
-
 def test_snapshots_of_one_game_are_small(tmp_path: Path) -> None:
     """A worker keeps thousands: each is what changed since the one before, and the commands."""
     rng = random.Random(3)

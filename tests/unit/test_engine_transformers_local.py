@@ -66,20 +66,6 @@ def test_greedy_replies_and_logprobs_are_those_of_generate_under_mixed_arrival(t
         assert reply.finish_reason == ("stop" if reply.token_ids[-1] == STOP else "length")
 
 
-def test_same_seed_gives_the_same_reply_whatever_else_is_in_flight(tmp_path: Path) -> None:
-    prompts = random_prompts(10, shared=30)
-    engine = started(tiny_policy(tmp_path))
-    alone = engine.complete("alone", prompts[0], sampling(1.0, seed=7)).result(timeout=60)
-    crowd = [
-        engine.complete(f"crowd={k}", prompt, sampling(1.0, seed=7 if k == 0 else k))
-        for k, prompt in enumerate(prompts)
-    ]
-    other = engine.complete("other", prompts[0], sampling(1.0, seed=8)).result(timeout=60)
-    assert crowd[0].result(timeout=60).token_ids == alone.token_ids
-    assert other.token_ids != alone.token_ids
-    engine.close()
-
-
 def test_score_equals_a_plain_forward(tmp_path: Path) -> None:
     snapshot = tiny_policy(tmp_path, "qwen3")
     engine = started(snapshot)

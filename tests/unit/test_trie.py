@@ -24,13 +24,6 @@ def test_a_trie_agrees_with_one_by_hand() -> None:
     assert trie.tokens_computed == 2 + 1 + 1 + 0 + 0  # the last token of a leaf predicts nothing
 
 
-def test_a_prefix_row_and_identical_rows_add_nothing() -> None:
-    rows = [np.array(ids) for ids in ([4, 5, 6, 7], [4, 5], [4, 5, 6, 7])]
-    trie = build_trie(rows)
-    assert (trie.ids.tolist(), len(trie.segments)) == ([4, 5, 6, 7], 1)
-    assert trie.path(1).tolist() == [0, 1]
-
-
 def test_ids_above_a_byte_sort_by_value() -> None:
     rows = [np.array([256, 1]), np.array([1, 256]), np.array([70000, 5]), np.array([256, 70000])]
     trie = build_trie(rows)
