@@ -28,5 +28,5 @@ def make_bucket(endpoint: str, name: str, cache: Path, monkeypatch: pytest.Monke
         "R3L_CACHE": str(cache),
     }.items():
         monkeypatch.setenv(variable, value)
-    httpx.put(f"{endpoint}/{name}").raise_for_status()
+    httpx.put(f"{endpoint}/{name}", timeout=60).raise_for_status()
     return f"s3://{name}/runs"
