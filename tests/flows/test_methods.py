@@ -137,7 +137,7 @@ EXPECTED = {
         ("paper", "released", "r3l_small_steps", "r3l_without_positive", "r3l_without_credit", "reflect_grpo"), (8, 8)
     ),
     **dict.fromkeys(("agent_rlvr", "reflect_retry_reward", "rltf_sd", "serl", "erl"), (8, 8)),
-    **dict.fromkeys(("critique_grpo", "critique_grpo_as_paper"), (16, 16)),
+    **dict.fromkeys(("critique_grpo", "critique_grpo_as_paper", "reflect_grpo_as_paper"), (16, 16)),
     "hint": (16, 16),
 }
 

@@ -83,3 +83,29 @@ def test_a_log_probability_behind_guidance_is_taken_from_the_turn(store, world):
     assert found.logprob(token) == pytest.approx(turns[pivot].response_logprobs[0])
     assert found.runs[0][0]["place"] == first
     reader.close()
+
+
+def test_the_trainers_scores_stand_beside_the_samplers(tmp_path, world):
+    """Of one row the update stored scores, of the others none: their page has no such columns."""
+    tables, row = world.tables(), world.rows[0]
+    trained = [logprob for logprob, weight in zip(row.logprobs, row.weights, strict=True) if weight]
+    numbers = {"logprobs": [one - 0.25 for one in trained], "entropies": [1.5] * len(trained)}
+    known = {"row_id": row.row_id, "group_id": row.group_id, "iteration": 0, "cut_tokens": None}
+    tables["updates"]["training_scores"] = [known | numbers | {"teacher_logprobs": [-9.0] * len(trained)}]
+    store = Store.open(str(tmp_path / "scored"))
+    commit(store, "demo", 0, tables)
+    with TestClient(make_app(store), base_url="http://127.0.0.1:4300") as client:
+        pages = [
+            client.get("/run/demo/tokens", params={"source": one.source_id, "iteration": 0}).text
+            for one in world.rows[:2]
+        ]
+    assert pages[0].count('<td class="n">\u22120.2500</td>') == len(trained)
+    assert "by the teacher" in pages[0]
+    assert "by the trainer" not in pages[1]
+    reader = Reader(store)
+    found = token_page(reader, LINE, 0, row.source_id, 0, True)
+    assert [found.difference(token) for token in found.tokens if token["weight"]] == pytest.approx(
+        [-0.25] * len(trained)
+    )
+    assert {token["entropy"] for token in found.tokens if not token["weight"]} == {None}
+    reader.close()

@@ -33,6 +33,7 @@ LATER = dict.fromkeys(("critique_grpo_as_paper", "released", "dapo", "bapo", "dr
         "process_supervision",
         "vineppo",
         "reflect_grpo",
+        "reflect_grpo_as_paper",
         "reflect_retry_reward",
         "critique_grpo",
     ),
@@ -131,6 +132,28 @@ def test_reflect_grpo_trains_guided_retries_without_the_guidance():
     assert not any(
         0 in [w for w, logp in zip(row.weights, row.logprobs, strict=True) if logp] for row in rows
     )  # nothing masked
+
+
+def test_reflect_grpo_as_the_paper_has_it_trains_reflections_as_a_part_of_their_retries(tmp_path):
+    settings = settings_of("reflect_grpo_as_paper")
+    tables, _ = rehearse(settings)
+    assert len(tables["base"]["trajectories"]) == len(tables["retries"]["trajectories"]) == 8
+    rows = tables["training_rows"]["training_rows"]
+    advantage_of = {
+        one.reflection_id: credit.advantage
+        for one in tables["distilled"]["trajectories"]
+        for credit in tables["credit"]["credit"]
+        if credit.trajectory_id == one.trajectory_id
+    }
+    reflected = [row for row in rows if row.role == "reflect"]
+    assert {row.source_id: row.advantage for row in reflected} == {
+        name: advantage for name, advantage in advantage_of.items() if advantage
+    }
+    assert {row.objective for row in reflected} == {"clipped_ratio"}
+    rows[rows.index(reflected[0])] = replace(reflected[0], advantage=-reflected[0].advantage)
+    store = Store.open(str(tmp_path))
+    commit_iteration(store, tables=tables, method=settings.model_dump(mode="json"))
+    assert {finding.check for finding in check_run(store, "demo")} == {"9_row_weights"}
 
 
 def test_a_rewarded_reflection_whose_advantage_is_not_its_retrys_is_found(tmp_path):

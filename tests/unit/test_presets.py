@@ -45,7 +45,9 @@ def test_every_preset_stays_within_the_budget():
         made = plan(settings, size)
         retried = made.bases if made.retried_bases is None else made.retried_bases
         rollouts = made.bases + retried * made.retries_per_base
-        assert rollouts == (2 * size if name in {"critique_grpo", "critique_grpo_as_paper", "hint"} else size), name
+        assert rollouts == (
+            2 * size if name in {"critique_grpo", "critique_grpo_as_paper", "hint", "reflect_grpo_as_paper"} else size
+        ), name
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ OF_SETTING = {
         "training_rows",
     ),
     "method.meta_success_weight": "training_rows",
-    "method.taught_by": f"{PLANNED} base",
+    **dict.fromkeys(("method.taught_by", "method.train_reflections"), f"{PLANNED} base"),
     **dict.fromkeys((f"method.sampler_{name}" for name in ("ratio", "low", "high")), "training_rows"),
     **dict.fromkeys(("method.meta_memory", "method.meta_replay"), "replay"),
     # by what the teacher is: see test_guidance.py

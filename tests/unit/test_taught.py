@@ -118,6 +118,8 @@ def test_the_baseline_of_rltf_sd_is_what_the_policy_gets_without_feedback():
     found = METHODS["rltf_sd"].credit(RLTFSDSettings(), members)
     assert [one.advantage for one in found] == [-0.5, 0.5, 0.5]
     assert [one.rule for one in found] == ["negative", "positive", "positive"]
+    scaled = METHODS["rltf_sd"].credit(RLTFSDSettings(scale="std"), members)
+    assert [one.advantage for one in scaled] == pytest.approx([-0.8660, 0.8660, 0.8660], abs=1e-4)  # deviation .5774
     equal = METHODS["rltf_sd"].credit(RLTFSDSettings(), [replace(one, reward=0.1) for one in members])
     assert {(one.advantage, one.rule) for one in equal} == {(0.0, "degenerate")}
 

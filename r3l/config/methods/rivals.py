@@ -20,6 +20,7 @@ from r3l.config.methods.shared import (
     MethodSettings,
     Normalisation,
 )
+from r3l.config.section import identity_of
 from r3l.records.plan import GuidancePosition, GuidanceRule, InvalidReflection, RetryFrom
 
 
@@ -151,6 +152,14 @@ class ReflectGRPOSettings(ClippedSettings, GuidedSettings):
     guidance_position: GuidancePosition = Field(
         "mid_system",
         description=POSITION,
+    )
+    train_reflections: bool = Field(
+        False,
+        description=(
+            "Sample N bases rather than N/2, and train each reflection with the advantage of the retry that it guided, "
+            "as a part of it (the paper's table of structures)."
+        ),
+        json_schema_extra=identity_of("credit", "training_rows", later=True),
     )
 
 

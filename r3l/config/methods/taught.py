@@ -58,4 +58,4 @@ class RLSDSettings(ClippedSettings, TaughtSettings):
 
 class RLTFSDSettings(MethodSettings):
     kind: Literal["rltf_sd"] = "rltf_sd"
-    scale: Literal["none"] = Field("none", description=SCALE)
+    scale: Literal["std", "none"] = Field("none", description=SCALE)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from r3l.config.methods.taught import RLTFSDSettings
-from r3l.credit.advantages import degenerate
+from r3l.credit.advantages import EPSILON, degenerate
 from r3l.credit.amplification import signs
 from r3l.methods.base import Method
 from r3l.methods.guided.retried_once import retried_once
@@ -27,7 +27,8 @@ class RLTFSD(Method[RLTFSDSettings]):
         firsts = [one.reward for one in members if one.kind == Kind.BASE]
         if not firsts or degenerate([one.reward for one in members]):
             return credits  # all advantages are 0, but for rounding
-        advantages = np.array([one.reward for one in members]) - np.mean(firsts)
+        divisor = credits[0].group_std + EPSILON if settings.scale == "std" else 1.0
+        advantages = (np.array([one.reward for one in members]) - np.mean(firsts)) / divisor
         return [
             replace(one, scaled=float(advantage), advantage=float(advantage), rule=rule)
             for one, advantage, rule in zip(credits, advantages, signs(advantages), strict=True)

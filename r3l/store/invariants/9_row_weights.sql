@@ -45,6 +45,7 @@ made AS (
     SELECT w.*, s.settings -> '$.method' AS method, n.tokens, n.trained, coalesce(g.size, 1) AS size,
            CASE WHEN w.role IN ('explore', 'refinement') THEN c.advantage
                 WHEN w.role = 'reflect' AND method ->> '$.meta_objective' IS NOT NULL THEN q.weight
+                WHEN w.role = 'reflect' AND (method ->> '$.train_reflections')::BOOLEAN THEN k.advantage
                 WHEN w.term = 'sft' OR w.objective = 'policy_gradient' OR method ->> '$.sft_rule' IS NOT NULL THEN 1
                 ELSE r.advantage END AS credited
     FROM lines.training_rows w
@@ -54,6 +55,9 @@ made AS (
     LEFT JOIN lines.credit c ON (c.run, c.branch, c.iteration, c.trajectory_id) = (w.run, w.branch, w.iteration, w.source_id)
     LEFT JOIN weighed q ON (q.run, q.branch, q.source_id) = (w.run, w.branch, w.source_id)
     LEFT JOIN rewarded r ON (r.run, r.branch, r.source_id) = (w.run, w.branch, w.source_id)
+    LEFT JOIN (SELECT d.run, d.branch, d.reflection_id, e.advantage FROM lines.distilled d -- as a part of the trajectory that it led to
+               JOIN lines.credit e ON (e.run, e.branch, e.trajectory_id) = (d.run, d.branch, d.distilled_id)) k
+         ON (k.run, k.branch, k.reflection_id) = (w.run, w.branch, w.source_id)
     LEFT JOIN sizes g ON (g.run, g.branch, g.iteration, g.group_id) = (w.run, w.branch, w.iteration, w.group_id)
 ),
 normalised AS (
