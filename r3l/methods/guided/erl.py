@@ -18,7 +18,8 @@ class ERL(ReflectRetryReward):
     """
 
     def credit(self, settings: ReflectRetryRewardSettings, members: Sequence[Trajectory]) -> list[Credit]:
-        firsts = [one.reward for one in members if one.kind == Kind.BASE]
+        credits = super().credit(settings, members)
+        firsts = [one.reward - one.penalty for one in credits if one.kind == Kind.BASE]
         scaled = scaled_advantages(firsts, settings.scale).tolist() if firsts else []
         of_firsts = zip(scaled, signs(scaled), strict=True)
         is_kept = [one.reward >= settings.success_threshold for one in members]
@@ -28,7 +29,7 @@ class ERL(ReflectRetryReward):
         ]
         return [
             replace(one, scaled=advantage, advantage=advantage, rule=rule)
-            for one, (advantage, rule) in zip(super().credit(settings, members), worths, strict=True)
+            for one, (advantage, rule) in zip(credits, worths, strict=True)
         ]
 
     def objective(self, settings: ReflectRetryRewardSettings, member: Trajectory) -> Objective:

@@ -24,11 +24,12 @@ class RLTFSD(Method[RLTFSDSettings]):
 
     def credit(self, settings: RLTFSDSettings, members: Sequence[Trajectory]) -> list[Credit]:
         credits = super().credit(settings, members)
-        firsts = [one.reward for one in members if one.kind == Kind.BASE]
-        if not firsts or degenerate([one.reward for one in members]):
+        rewards = np.array([one.reward - one.penalty for one in credits])
+        firsts = [reward for reward, one in zip(rewards, credits, strict=True) if one.kind == Kind.BASE]
+        if not firsts or degenerate(rewards):
             return credits  # all advantages are 0, but for rounding
         divisor = credits[0].group_std + EPSILON if settings.scale == "std" else 1.0
-        advantages = (np.array([one.reward for one in members]) - np.mean(firsts)) / divisor
+        advantages = (rewards - np.mean(firsts)) / divisor
         return [
             replace(one, scaled=float(advantage), advantage=float(advantage), rule=rule)
             for one, advantage, rule in zip(credits, advantages, signs(advantages), strict=True)

@@ -6,7 +6,7 @@ import numpy as np
 
 from r3l.config.methods.rivals import HGPOSettings
 from r3l.credit.advantages import Floats
-from r3l.credit.turns import anchored_advantages, at_the_end, discounted_returns
+from r3l.credit.turns import anchored_advantages, discounted_returns, paid_or_at_the_end
 from r3l.methods.base import PlayedGroup, RatioMethod
 from r3l.methods.turns.gigpo import anchors
 from r3l.records import Turn
@@ -15,14 +15,17 @@ from r3l.records import Turn
 class HGPO(RatioMethod[HGPOSettings]):
     """N trajectories. A turn's return is compared k times, for k = 1 .. `history` + 1, with those of the group's turns
     whose last k observations are the same; its advantage is the mean of what differs from 0, with weights
-    (k + 1)^`weight_power`: the longer the common past, the more a comparison counts. Loss: GRPO's.
+    (k + 1)^`weight_power`: the longer the common past, the more a comparison counts. Where the
+    environment pays turns, a return is made of what they were paid. Loss: GRPO's.
     """
 
     credits_turns = True
 
     def turn_advantages(self, settings: HGPOSettings, group: PlayedGroup) -> list[Floats]:
         returns = [
-            discounted_returns(at_the_end(len(turns), one.reward - one.penalty), settings.discount)
+            discounted_returns(
+                paid_or_at_the_end([turn.reward for turn in turns], one.reward - one.penalty), settings.discount
+            )
             for one, turns in zip(group.credit, group.turns, strict=True)
         ]
         sums, weights = ([np.zeros(len(one)) for one in returns] for _ in range(2))
