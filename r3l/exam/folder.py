@@ -23,7 +23,7 @@ from r3l.store.files.local import LocalFiles, read_object
 from r3l.store.tables.parts import decode, encode, to_table
 
 SETTINGS = "exam.json"
-SAME = ("run", "branch", "iteration", "policy", "environment", "seed")  # what the rows of a folder have in common
+SAME = ("run", "branch", "iteration", "policy", "tasks", "seed")  # what the rows of a folder have in common
 STATES = pa.schema([("trajectory_id", pa.string()), ("turn", pa.int32()), ("first", pa.string()), ("at", pa.int32())])
 TYPES = dict.fromkeys(("group_id", "trajectory_id", "status", "reason"), pa.string())
 TYPES |= {"reward": pa.float64(), "success": pa.bool_()}
@@ -48,8 +48,7 @@ class Folder:
             ConfigError: the folder holds an exam of something else.
         """
         there = read_object(self.files, SETTINGS)
-        if there and (others := [name for name in SAME if there.get(name) != settings[name]]):
-            name = others[0]
+        for name in (name for name in SAME if there and there.get(name) != settings[name]):
             raise ConfigError(
                 f"{self.files.root}: holds an exam with {name}={there.get(name)!r}, and {settings[name]!r} is asked "
                 "for; name another folder by --out"

@@ -14,28 +14,26 @@ from r3l.store.files.local import replace_text
 Scored = Mapping[str, Sequence[Score]]
 
 
-def table(scored: Scored) -> list[tuple[str, Interval, Interval, Interval]]:
-    """List (way, rank correlation, wrong, silent) over policies, the highest correlation first."""
+FIGURES = {"rank": "rank correlation", "cosine": "cosine", "wrong": "wrong sign", "silent": "no credit"}
 
-    def over_policies(name: str, figure: str) -> Interval:
-        return interval([getattr(one, figure) for one in scored[name]])
 
-    rows = [
-        (name, over_policies(name, "rank"), over_policies(name, "wrong"), over_policies(name, "silent"))
-        for name in scored
-    ]
-    return sorted(rows, key=lambda row: -row[1].mean)
+def table(scored: Scored) -> list[tuple[str, list[Interval]]]:
+    """List (way, its `FIGURES` over policies), the highest correlation first."""
+    rows = [(name, [interval([getattr(one, figure) for one in scored[name]]) for figure in FIGURES]) for name in scored]
+    return sorted(rows, key=lambda row: -row[1][0].mean)
 
 
 def page(exams: Sequence[Exam], scored: Scored, picture: str = "") -> str:
     """Write the page as Markdown; `picture` is its address, where there is one."""
     rows = table(scored)
     lines = ["# The credit exam", "", about(exams, scored), "", *sureness(exams), ""]
-    lines += ["| way to give credit | rank correlation | wrong sign | no credit |", "|---|---|---|---|"]
-    lines += [f"| {name} | {' | '.join(str(one) for one in figures)} |" for name, *figures in rows]
+    lines += [f"| way to give credit | {' | '.join(FIGURES.values())} |", "|---" * (1 + len(FIGURES)) + "|"]
+    lines += [f"| {name} | {' | '.join(str(one) for one in figures)} |" for name, figures in rows]
     lines += [
         "",
-        "Means over policies with 95 % intervals (Student's t). Rank correlation: Spearman's, over turns. Wrong sign and no credit: "
+        "Means over policies with 95 % intervals (Student's t). Rank correlation: Spearman's, over turns. Cosine: between the masses "
+        "(advantage / |τ|, summed over the tokens of a reply and over the members that share it) that the way and the truth put on turns, which is the "
+        "cosine of the updates if those of different turns are orthogonal; gradients were not computed. Wrong sign and no credit: "
         "shares of the absolute true advantage on turns that the way credits with the opposite sign, and not at all.",
         "",
         *([f"![rank correlation with the true advantage]({picture})", ""] if picture else []),
@@ -94,12 +92,9 @@ def pivot_lines(found: Sequence[Pivots]) -> list[str]:
 def mask_line(scored: Scored) -> str:
     """Compare R3L with R3L that masks nothing, policy by policy."""
     pairs = list(zip(scored[OWN], scored[UNMASKED], strict=True))
-    change = {
-        name: interval([getattr(own, name) - getattr(other, name) for own, other in pairs])
-        for name in ("rank", "wrong", "silent")
-    }
+    change = {name: interval([getattr(own, name) - getattr(other, name) for own, other in pairs]) for name in FIGURES}
     return (
-        f"R3L less R3L without a mask (its pivot at the first turn), in the same groups: rank correlation {change['rank']}, share "
+        f"R3L less R3L without a mask (its pivot at the first turn), in the same groups: rank correlation {change['rank']}, cosine {change['cosine']}, share "
         f"of the absolute truth with the wrong sign {change['wrong']}, without credit {change['silent']}."
     )
 
@@ -128,7 +123,7 @@ def draw(scored: Scored, picture: Path) -> None:
     rows = table(scored)[::-1]
     with matplotlib.rc_context({"svg.hashsalt": "r3l", "svg.fonttype": "none", "font.size": 9}):
         figure, axes = pyplot.subplots(figsize=(7, 0.8 + 0.3 * len(rows)), layout="constrained")
-        for place, (name, rank, *_) in enumerate(rows):
+        for place, (name, (rank, *_)) in enumerate(rows):
             half = rank.half if len(scored[name]) > 1 else 0.0
             axes.errorbar(rank.mean, place, xerr=half, fmt="o", color="tab:blue", capsize=3)
             each = [one.rank for one in scored[name]]

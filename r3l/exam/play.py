@@ -24,7 +24,7 @@ from r3l.pipeline.settings.saved import load_config
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.workbench import Replay, Workbench
-from r3l.records import Episode, OraclePivot, Status, Task
+from r3l.records import Episode, OraclePivot, Status, Task, observation_hash
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 from r3l.system.seeds import derive
@@ -61,12 +61,14 @@ def play_exam(store: Store, asked: Asked, folder: Path, tell: Callable[[str], ob
             f"{asked.run}, iteration {asked.iteration}: sampled by policy {', '.join(sorted(others))}, and policy.path "
             f"now has {snapshots.behaviour.digest}: continuations of another policy would measure other values"
         )
+    tasks = {task.task: task for ref in refs if ref.stage == "tasks" for task in stage_io.tasks(store, ref)}
     settings: dict[str, str | int] = {
         "run": asked.run,
         "branch": asked.branch,
         "iteration": asked.iteration,
         "policy": snapshots.behaviour.digest,
         "environment": config.environment.model_dump_json(),
+        "tasks": observation_hash("\n".join(f"{one.task_id} {one.payload} {one.seed}" for one in tasks.values())),
         "seed": asked.seed,
         "continuations": asked.continuations,
         "groups": len(groups),
@@ -76,7 +78,6 @@ def play_exam(store: Store, asked: Asked, folder: Path, tell: Callable[[str], ob
     names = {one.trajectory.trajectory_id for members in groups for one in members}
     oracle = [one for one in verdicts_of(store, refs) if one.trajectory_id in names]
     there.begin(settings, list(zip(groups, states, strict=True)), oracle)
-    tasks = {task.task: task for ref in refs if ref.stage == "tasks" for task in stage_io.tasks(store, ref)}
     with closing(Tools()) as tools:
         # it makes no stage, so nothing but the explorer's engine and worlds is started
         only = Replay(asked.branch, "continuations", "continuations")

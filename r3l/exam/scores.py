@@ -1,6 +1,7 @@
 """How well credit agrees with the truth, per policy and over policies, and what pivots have to do with it."""
 
 import math
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -8,7 +9,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from r3l.credit.advantages import Floats
-from r3l.exam.records import Exam, Group
+from r3l.exam.records import Exam, Group, State
 from r3l.exam.truth import even, odd, true_advantages
 from r3l.exam.ways import Way
 from r3l.records import Kind
@@ -25,11 +26,13 @@ class Score:
         rank: Spearman's correlation; 0 where the way gives all turns the same.
         wrong, silent: shares of the absolute truth that lie on turns with the opposite sign, and on turns without
             credit.
+        cosine: between the masses that the way and the truth put on turns; 0 where one puts none.
     """
 
     rank: float
     wrong: float
     silent: float
+    cosine: float
     turns: int
 
 
@@ -54,8 +57,11 @@ def interval(values: Sequence[float]) -> Interval:
 
 def score(way: Way, groups: Iterable[Group]) -> Score:
     """Score a way on all turns whose truth was measured."""
-    pairs = [(given, true) for group in groups for given, true in zip(way(group), true_advantages(group), strict=True)]
+    both = [(group, way(group), true_advantages(group)) for group in groups]
+    pairs = [pair for _, given, true in both for pair in zip(given, true, strict=True)]
     credit, truth = (np.concatenate([np.zeros(0), *(pair[side] for pair in pairs)]) for side in (0, 1))
+    mass = np.array([pair for group, given, true in both for pair in masses(group, given, true)]).reshape(-1, 2)
+    norms = np.linalg.norm(mass, axis=0)
     measured = ~np.isnan(truth)
     credit, truth = credit[measured], truth[measured]
     whole = float(np.abs(truth).sum())
@@ -64,8 +70,22 @@ def score(way: Way, groups: Iterable[Group]) -> Score:
         rank=correlation(ranks(credit), ranks(truth)),
         wrong=float(np.abs(truth)[opposite].sum()) / whole if whole else 0.0,
         silent=float(np.abs(truth)[none].sum()) / whole if whole else 0.0,
+        cosine=float(mass[:, 0] @ mass[:, 1] / norms.prod()) if norms.all() else 0.0,
         turns=len(truth),
     )
+
+
+def masses(group: Group, credit: Sequence[Floats], truth: Sequence[Floats]) -> Iterable[Floats]:
+    """Compute the mass of (credit, truth) on each different turn: advantage / |tau|, summed over the tokens of its
+    reply and over all members that took this turn, as an update adds up what it does to the same tokens. It is the
+    update's gradient, were those of different turns orthogonal and equally long."""
+    mass: dict[tuple[State, tuple[int, ...]], Floats] = defaultdict(lambda: np.zeros(2))
+    for place, member in enumerate(group.members):
+        for k, (turn, state) in enumerate(zip(group.turns[place], group.states[place], strict=True)):
+            if not np.isnan(truth[place][k]):
+                share = len(turn.response_ids) / max(member.response_tokens, 1)
+                mass[state, tuple(turn.response_ids)] += share * np.array([credit[place][k], truth[place][k]])
+    return mass.values()
 
 
 def ranks(values: Floats) -> Floats:

@@ -1,11 +1,14 @@
 """The credit exam: values and advantages of turns worked out by hand, ways to give credit scored on them, and the
 corridor, whose walker wins a known share of what is played on from each state."""
 
+import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
+from flows.cli.app import app_of
 from r3l import plugins
 from r3l.config.compose import compose
 from r3l.engines.base import PolicySnapshot
@@ -19,11 +22,13 @@ from r3l.exam.truth import even, odd, reliability, true_advantages
 from r3l.exam.ways import OWN, ways
 from r3l.pipeline import policies
 from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.stages import calls
 from r3l.pipeline.workbench import Workbench
 from r3l.records import OraclePivot
 from r3l.store.stage import Store
 from tests.support.exploration_group import base, distilled, played
 from tests.support.fakes import explorer
+from tests.support.records import corridor_tasks
 from tests.support.rehearsal import rehearse, walker
 from tests.support.store_iteration import commit_iteration
 
@@ -43,8 +48,8 @@ REWARDS = {
 def group() -> Group:
     """A base of three turns that failed, and what was stitched to its first one, which won in three."""
     episodes = [
-        played(base(0, turns=3), FIRST, SECOND, THIRD),
-        played(distilled(0, pivot=1, reward=1.0, turns=3), FIRST, OTHER, THIRD),
+        played(base(0, turns=3, response_tokens=4), FIRST, SECOND, THIRD),
+        played(distilled(0, pivot=1, reward=1.0, turns=3, response_tokens=4), FIRST, OTHER, THIRD),
     ]
     members = [one.trajectory for one in episodes]
     return Group(members, [one.turns for one in episodes], states_of(episodes), REWARDS, {members[0].trajectory_id: 1})
@@ -88,7 +93,11 @@ def test_scores_agree_with_a_calculation_by_hand(group):
     assert blunt.rank == pytest.approx(by_hand)
     masked = score(lambda _: [np.array([0, -1.0, -1.0]), np.array([0, 1.0, 1.0])], [group])
     assert (masked.wrong, masked.silent) == (0.0, pytest.approx(0.5 / 1.5))
-    assert score(true_advantages, [group]).rank == pytest.approx(1.0)
+    exact = score(true_advantages, [group])
+    assert (exact.rank, exact.cosine) == (pytest.approx(1.0), pytest.approx(1.0))
+    # masses in tokens of |tau| = 4: the first turn, of two tokens and both members, 0 against 2/4 (.25 + .25);
+    # base -1/4 and -1/4 against -.5/4 and 0; stitched 1/4 and 1/4 against .25/4 and .25/4
+    assert blunt.cosine == pytest.approx((0.5 + 0 + 0.25 + 0.25) / (2 * (1**2 + 0.5**2 + 2 * 0.25**2) ** 0.5))
     assert score(lambda _: [np.ones(3), np.ones(3)], [group]).rank == 0.0
 
 
@@ -133,19 +142,30 @@ def test_an_interval_is_students():
     assert str(interval([0.5])) == "0.500"
 
 
-def test_a_method_of_ten_lines_from_outside_is_scored(group, tmp_path, monkeypatch):
-    (tmp_path / "tenlines.py").write_text(
-        "import numpy as np\n"
-        "from r3l.methods.base import Method\n\n\n"
-        "class LastTurn(Method):\n"
-        "    credits_turns = True\n\n"
-        "    def turn_advantages(self, settings, group):\n"
-        "        return [np.eye(len(own))[-1] * one.scaled for one, own in zip(group.credit, group.turns)]\n"
-    )
+TEN_LINES = """
+import numpy as np
+from r3l.methods.base import Method
+
+
+class LastTurn(Method):
+    credits_turns = True
+
+    def turn_advantages(self, settings, group):
+        return [np.eye(len(own))[-1] * one.scaled for one, own in zip(group.credit, group.turns)]
+"""
+
+
+@pytest.fixture
+def ten_lines(tmp_path, monkeypatch):
+    (tmp_path / "tenlines.py").write_text(TEN_LINES)
     monkeypatch.setenv(plugins.NAMED, "")
     monkeypatch.setenv(plugins.FOLDERS, str(tmp_path))
     monkeypatch.syspath_prepend(str(tmp_path))
-    _, won = ways(["tenlines:LastTurn"])["tenlines:LastTurn"](group)
+    return "tenlines:LastTurn"
+
+
+def test_a_method_of_ten_lines_from_outside_is_scored(group, ten_lines):
+    _, won = ways([ten_lines])[ten_lines](group)
     assert won == pytest.approx([0, 0, 0.5**0.5], rel=1e-5)
     with pytest.raises(ConfigError, match="nosuch"):
         ways(["nosuch"])
@@ -248,3 +268,49 @@ def test_the_page_has_every_way_and_both_answers(stored):
     write_page(exams, scored, folder / "exam.md")
     assert (folder / "exam" / "scores.svg").read_text().startswith("<?xml")
     assert isinstance(exams[0], Exam)
+
+
+def test_the_command_plays_a_run_and_scores_what_somebody_else_played(stored, ten_lines):
+    store, folder, worlds = stored
+
+    def told(*words: str) -> list[dict]:
+        done = CliRunner().invoke(app_of(["exam"]), ["exam", *words, "--json"])
+        assert done.exit_code == 0, done.output
+        return [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+
+    asked = ("demo", "--store", store.root, "--out", str(folder), "--continuations", "7")
+    sure, *scored = told(*asked, "--method", ten_lines)
+    assert sure == {"reliability": reliability(Folder(folder / "demo").exam().groups)}
+    by_way = {one["way"]: one["policies"]["demo"] for one in scored}
+    assert by_way["GRPO"]["turns"] == by_way[ten_lines]["turns"]
+    assert by_way[OWN] != by_way[ten_lines]
+    assert told(str(folder / "demo")) == told(*asked)
+    assert len(worlds) == 1
+    nothing = CliRunner().invoke(app_of(["exam"]), ["exam"])
+    assert "no run is named" in str(nothing.exception)
+
+
+def test_with_a_policy_the_groups_are_sampled_and_no_update_is_taken(stored, monkeypatch):
+    store, folder, _ = stored
+    monkeypatch.setattr("r3l.pipeline.stages.calls.draw", lambda config, iteration: corridor_tasks(iteration, 2))
+    monkeypatch.setattr(calls, "other_world", lambda *_: None)
+    monkeypatch.setattr(Workbench, "asks_oracle", False)
+    words = [
+        "exam",
+        "new",
+        "--policy",
+        "latent",
+        "--environment",
+        "alfworld",
+        "--store",
+        store.root,
+        "--out",
+        str(folder),
+    ]
+    done = CliRunner().invoke(
+        app_of(["exam"]), [*words, "--continuations", "5", "--set", "rollout.group_size=4", "--json"]
+    )
+    assert done.exit_code == 0, done.output
+    stages = {ref.stage for ref in store.stages("new", "", 0)}
+    assert {"base", "distilled", "credit"} <= stages
+    assert not {"training_rows", "updates"} & stages

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.table import Table
 
-from flows.cli.options import AsJson, Branch, EnvironmentName, Policy, Root, Set
+from flows.cli.options import AsJson, Branch, EnvironmentName, Policy, Root, Set, at
 from flows.cli.screen.console import say_json, screen
 from r3l.errors import ConfigError
 from r3l.exam.folder import SETTINGS, Folder
@@ -35,7 +35,7 @@ def exam(
     method: Annotated[
         list[str] | None, typer.Option(help="also score this preset or module:Class; may be repeated")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="seed of the continuations, and of groups and random pivots")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="seed of continuations, groups, random pivots")] = 0,
     out: Annotated[Path, typer.Option(help="folder in which each run's continuations are kept")] = Path(KEPT),
     page: Annotated[Path | None, typer.Option(help="file of a page to write, with a picture beside it")] = None,
     store: Root = "",
@@ -49,14 +49,14 @@ def exam(
     from r3l.exam.ways import ways
 
     names = list(runs or [])
-    asked_ways = ways(method or [], seed)  # what is wrong with a method is said before anything is played
+    all_ways = ways(method or [], seed)  # what is wrong with a method is said before anything is played
     if policy or environment:
-        names = [sampled(names, policy, environment, set_, store, seed)]
+        names = [sampled(names, policy, environment, at(store, set_))]
     elif not names:
         raise ConfigError("no run is named: give its name, a folder of an exam, or --policy and --environment")
     asked = {"branch": branch, "iteration": iteration, "continuations": continuations, "groups": groups, "seed": seed}
     exams = [examined(name, store, out, asked) for name in names]
-    scored = scores(asked_ways, exams)
+    scored = scores(all_ways, exams)
     if page:
         from r3l.exam.page import write_page
 
@@ -85,24 +85,21 @@ def examined(name: str, store: str, out: Path, asked: dict[str, Any]) -> Exam:
 
 def score_table(scored: Mapping[str, Sequence[Any]], title: str) -> Table:
     """Draw one line per way, the highest correlation first."""
-    from r3l.exam.page import table
+    from r3l.exam.page import FIGURES, table
 
     grid = Table(title=title, title_justify="left")
     grid.add_column("credit", no_wrap=True)
-    for name in ("rank correlation", "wrong sign", "no credit"):
+    for name in FIGURES.values():
         grid.add_column(name, justify="right")
-    for name, *figures in table(scored):
+    for name, figures in table(scored):
         grid.add_row(name, *map(str, figures))
     return grid
 
 
-def sampled(
-    names: list[str], policy: str, environment: str, assignments: list[str] | None, store: str, seed: int
-) -> str:
+def sampled(names: list[str], policy: str, environment: str, assignments: list[str]) -> str:
     """Sample the groups of one iteration of R3L, without its update, and name the run."""
     from contextlib import closing
 
-    from flows.cli.options import at
     from flows.cli.settings import settings
     from r3l.exam.play import sample_groups
     from r3l.pipeline.tools import Tools
@@ -111,8 +108,7 @@ def sampled(
     if len(names) > 1:
         raise ConfigError(f"--policy and --environment sample one run, and {len(names)} are named: {', '.join(names)}")
     name = names[0] if names else "exam"
-    given = [f"seed={seed}", *at(store, assignments)]
-    config = settings(name, "paper", "r3l", policy, environment, "", given)
+    config = settings(name, "paper", "r3l", policy, environment, "", assignments)
     with closing(Tools()) as tools:
         sample_groups(config, Store.open(config.store.root), tools)
     return name
