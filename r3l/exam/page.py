@@ -6,7 +6,7 @@ from pathlib import Path
 
 from r3l.errors import ConfigError
 from r3l.exam.records import Exam
-from r3l.exam.scores import Interval, Pivots, Score, interval, pivots
+from r3l.exam.scores import Interval, Pivots, Score, interval, pivots, ranks
 from r3l.exam.truth import VINE, reliability
 from r3l.exam.ways import OWN, UNMASKED
 from r3l.store.files.local import replace_text
@@ -66,12 +66,13 @@ def about(exams: Sequence[Exam], scored: Scored) -> str:
 
 def sureness(exams: Sequence[Exam]) -> list[str]:
     """Say how reliable the truth is."""
-    each = [reliability(exam.groups) for exam in exams]
+    each, groups = [reliability(exam.groups) for exam in exams], [group for exam in exams for group in exam.groups]
     counts = sorted({int(exam.settings["continuations"]) - VINE for exam in exams})
     return [
         f"Split-half reliability of the true advantages (Spearman-Brown), with {', '.join(map(str, counts))} continuations "
-        f"a state: {reliability([group for exam in exams for group in exam.groups]):.2f} over all turns; by policy "
-        f"{', '.join(f'{one:.2f}' for one in each)}."
+        f"a state: {reliability(groups):.2f} over all turns; by policy "
+        f"{', '.join(f'{one:.2f}' for one in each)}. Of their ranks: {reliability(groups, ranks):.2f}. Where that is far lower, a few large advantages "
+        "are sure and the order of the small ones is not: then the cosine tells more than the rank correlation."
     ]
 
 

@@ -44,14 +44,14 @@ def true_advantages(group: Group, part: Part = whole) -> list[Floats]:
     return gains
 
 
-def reliability(groups: Sequence[Group]) -> float:
+def reliability(groups: Sequence[Group], measure: Callable[[Floats], Floats] = np.asarray) -> float:
     """Correlate the advantages by one half of the continuations with those by the other, over all different turns, and
-    correct for the halves being halves (Spearman and Brown): 2 r / (1 + r)."""
+    correct for the halves being halves (Spearman and Brown): 2 r / (1 + r). `measure` may take their ranks."""
     halves = [np.concatenate([one for group in groups for one in unique(group, part)]) for part in (even, odd)]
     sure = ~np.isnan(halves[0]) & ~np.isnan(halves[1])
     if sure.sum() < 2 or not all(half[sure].std() for half in halves):
         return 0.0
-    r = float(np.corrcoef(halves[0][sure], halves[1][sure])[0, 1])
+    r = float(np.corrcoef(*(measure(half[sure]) for half in halves))[0, 1])
     return 2 * r / (1 + r)
 
 

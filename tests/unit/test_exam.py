@@ -17,7 +17,7 @@ from r3l.exam.folder import Folder
 from r3l.exam.page import page, write_page
 from r3l.exam.play import Asked, play_exam
 from r3l.exam.records import Exam, Group, State, states_of
-from r3l.exam.scores import interval, pivots, score, scores
+from r3l.exam.scores import interval, pivots, ranks, score, scores
 from r3l.exam.truth import even, odd, reliability, true_advantages
 from r3l.exam.ways import OWN, ways
 from r3l.pipeline import policies
@@ -79,6 +79,8 @@ def test_reliability_counts_a_shared_turn_once(group):
     halves = np.array([[0.5, -1.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 0.5, 0.5]])
     r = np.corrcoef(halves)[0, 1]
     assert reliability([group]) == pytest.approx(2 * r / (1 + r))
+    r_of_ranks = np.corrcoef([4, 0, 2, 2, 2], [1, 1, 1, 3.5, 3.5])[0, 1]
+    assert reliability([group], ranks) == pytest.approx(2 * r_of_ranks / (1 + r_of_ranks))
     certain = replace(group, rewards={state: dict.fromkeys(range(9), k / 4) for k, state in enumerate(REWARDS)})
     assert reliability([certain]) == pytest.approx(1.0)
 
