@@ -51,7 +51,7 @@ def reliability(groups: Sequence[Group], measure: Callable[[Floats], Floats] = n
     sure = ~np.isnan(halves[0]) & ~np.isnan(halves[1])
     if sure.sum() < 2 or not all(half[sure].std() for half in halves):
         return 0.0
-    r = float(np.corrcoef(*(measure(half[sure]) for half in halves))[0, 1])
+    r = float(np.corrcoef([measure(half[sure]) for half in halves])[0, 1])
     return 2 * r / (1 + r)
 
 
