@@ -47,10 +47,12 @@ class Reader:
         look_again: float = LOOK_AGAIN_SECONDS,
         branch: str = "",
         newest: int | None = None,
+        at: int | None = None,
     ) -> None:
         self.store = store
         self.runs = runs
         self.newest = newest  # how many iterations of each line are read, the newest ones; None: all
+        self.at = at  # the only iteration that is read; None: all
         self.branch = branch  # the line of each run that the views of schema main show
         self.look_again = look_again
         self._guard = threading.Lock()
@@ -64,7 +66,7 @@ class Reader:
         if self.runs is not None:
             return self
         with self._guard:
-            reader = self._readers.setdefault(run, Reader(self.store, [run], self.look_again))
+            reader = self._readers.setdefault(run, Reader(self.store, [run], self.look_again, at=self.at))
             self._readers.move_to_end(run)
             oldest = self._readers.popitem(last=False)[1] if len(self._readers) > KEPT else None
         if oldest is not None:
@@ -76,7 +78,7 @@ class Reader:
         is damaged."""
         with self._guard:
             if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
-                state = state_of(self.store, self.runs)
+                state = state_of(self.store, self.runs, self.newest, self.at)
                 if self._snapshot is None or self._snapshot.state != state:
                     self._snapshot = self._connected(state)
                 whole = not self._snapshot.connection.execute("FROM left_out").fetchall()
@@ -94,7 +96,7 @@ class Reader:
             reader.close()
 
     def _connected(self, state: str) -> Snapshot:
-        contents, left_out = gather(self.store, self.runs, newest=self.newest)
+        contents, left_out = gather(self.store, self.runs, newest=self.newest, at=self.at)
         connection = open_connection(self.store, Contents(), self.branch, left_out, frozenset())
         bundles = index_path(self.store, "", "bundles").parent
         connection.execute("SET allowed_directories = ?", [[self.store.files.url(""), f"{bundles}/"]])
@@ -141,13 +143,13 @@ class Reader:
         return answers[key]
 
 
-def state_of(store: Store, runs: Sequence[str] | None = None) -> str:
+def state_of(store: Store, runs: Sequence[str] | None = None, newest: int | None = None, at: int | None = None) -> str:
     """Name what is committed of these runs (None: all), or what is wrong with them. Parts are named by their content,
-    so a stage made anew is another state."""
+    so a stage made anew is another state. `newest`, `at`: only of what a reader of these iterations reads."""
     digest = blake2b(digest_size=16)
     for run in named_runs(store) if runs is None else runs:
         try:
-            state = index_run(store, run).state
+            state = index_run(store, run, newest=newest, at=at).state
         except DAMAGE as error:
             state = reason(error)
         digest.update(f"{run}\0{state}\0".encode())

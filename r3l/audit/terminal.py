@@ -1,5 +1,7 @@
 """A trajectory and a run, for the terminal. Text of models is shown as text: no markup, no control codes."""
 
+from contextlib import closing
+
 from rich.columns import Columns
 from rich.console import Group as Stack
 from rich.console import RenderableType
@@ -18,6 +20,8 @@ from r3l.audit.weights import ShadeScale, Trained
 from r3l.errors import StoreError
 from r3l.store.failures import FAILURES, failing_stages
 from r3l.store.figures import standing_alarms
+from r3l.store.genealogy import iteration_of
+from r3l.store.layout import line_folder
 from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
 
@@ -32,12 +36,15 @@ def show(store: Store, trajectory_id: str, line: Line | None = None) -> Renderab
 
     Without a line the id is looked for in every run. Raise StoreError where it is in none, or in several.
     """
-    every = Reader(store)
+    every = Reader(store, at=iteration_of(trajectory_id))
     try:
         where = line or only_line(every, trajectory_id)
+        line_folder(where.run, where.branch)  # a name that no run can have is looked for nowhere
         reader = every.of(where.run)
-        hit = find(reader, known_line(reader, where), trajectory_id)
+        hit = find(reader, where, trajectory_id)
         if hit is None:
+            with closing(Reader(store)) as unrestricted:
+                known_line(unrestricted, where)
             raise StoreError(f"{trajectory_id}: no trajectory or reflection of {where} has this id")
         whole = group(reader, where, hit.iteration, hit.group_id, hit.trajectory_id)
         attempt = whole.attempt(trajectory_id)

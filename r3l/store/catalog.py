@@ -72,6 +72,7 @@ def connect(
     branch: str = "",
     verify: bool = False,
     question: str = "",
+    at: int | None = None,
 ) -> duckdb.DuckDBPyConnection:
     """Open an in-memory connection with every view over these runs (None: all), after verifying their files.
 
@@ -81,13 +82,14 @@ def connect(
         branch: the line of each run that the views show; schema `lines` has all of them.
         verify: look at the bytes of every file, though they were seen on this machine before.
         question: make the views that this SQL needs and no others, where it names any; empty: all of them.
+        at: the only iteration that the views show, for questions about one attempt; None: all.
 
     Raises:
         StoreError: nothing of the only run that was asked for is sound.
     """
     only = names_needed(question)
     wide = only == ALL or "stages" in words_of(question)
-    everything, left_out = gather(store, runs, verify, stages_read(only), wide=wide)
+    everything, left_out = gather(store, runs, verify, stages_read(only), wide=wide, at=at)
     if not verify:
         everything = bundled(store, everything, tables_in(only), make=only != ALL)
     return open_connection(store, everything, branch, left_out, only)
@@ -100,16 +102,17 @@ def gather(
     stages: frozenset[str] | None = None,
     newest: int | None = None,
     wide: bool = True,
+    at: int | None = None,
 ) -> tuple[Contents, dict[str, str]]:
     """Return what these runs hold, and run -> why it, or some of it, is left out. Arguments and errors as of `connect`
     and of `index_run`."""
     everything, left_out = Contents(), dict[str, str]()
     for run in named_runs(store) if runs is None else runs:
         try:
-            index = index_run(store, run, verify, stages, newest, wide)
+            index = index_run(store, run, verify, stages, newest, wide, at)
             if index.damage:
                 left_out[run] = partly(index.damage)
-            everything.add(index.contents)
+            everything.add(index.contents if at is None else index.contents.at(at))
         except DAMAGE as error:
             if runs is not None and len(runs) == 1:
                 raise StoreError(f"run {run}: {reason(error)}") from error

@@ -1,5 +1,6 @@
 """Why a token was trained with its weight: the history of a trajectory, from its task to the optimiser step."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,8 @@ from r3l.store.query import query
 from r3l.store.stage import Store
 
 Row = dict[str, Any]
+LINE = "SELECT * FROM lines.genealogy WHERE branch = $branch AND trajectory_id = $id"
+NEAR = "SELECT trajectory_id FROM lines.trajectories WHERE branch = ? ORDER BY levenshtein(trajectory_id, ?) LIMIT 3"
 TURNS = """
 SELECT t.turn, t.action, t.valid, t.observation, t.response, t.response_ids, t.response_logprobs,
 len(t.context_ids) AS context_tokens
@@ -48,10 +51,14 @@ def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int 
 
     Raises StoreError for a trajectory or turn that isn't stored.
     """
-    with connect(store, [run]) as connection:
-        line = one(connection, run, branch, trajectory_id)
+    with connect(store, [run], at=iteration_of(trajectory_id)) as connection:
+        place = {"branch": branch, "id": trajectory_id}
+        lines = query(connection, LINE, place).to_pylist()
+        if not lines:
+            raise unknown(store, run, branch, trajectory_id)
+        line = lines[0]
         turns = read_turns(connection, line)
-        offspring = query(connection, FROM_HERE, {"branch": branch, "id": trajectory_id}).to_pylist()
+        offspring = query(connection, FROM_HERE, place).to_pylist()
         place = {name: line[name] for name in ("run", "branch", "iteration")} | {"source": trajectory_id}
         (facts,) = query(connection, FACTS, place).to_pylist()
     if turn is not None and turn not in {row["turn"] for row in turns}:
@@ -62,19 +69,17 @@ def why(store: Store, run: str, trajectory_id: str, branch: str = "", turn: int 
     return Story(line, turns, offspring, asked, facts)
 
 
-def one(connection: duckdb.DuckDBPyConnection, run: str, branch: str, trajectory_id: str) -> Row:
-    place = {"branch": branch, "id": trajectory_id}
-    rows: list[Row] = query(
-        connection, "SELECT * FROM lines.genealogy WHERE branch = $branch AND trajectory_id = $id", place
-    ).to_pylist()
-    if rows:
-        return rows[0]
-    near = (
-        "SELECT trajectory_id FROM lines.trajectories WHERE branch = $branch "
-        "ORDER BY levenshtein(trajectory_id, $id) LIMIT 3"
-    )
-    others = [row["trajectory_id"] for row in query(connection, near, place).to_pylist()]
-    raise StoreError(
+def iteration_of(trajectory_id: str) -> int | None:
+    """Find the iteration that an id begins with; None where it begins otherwise."""
+    match = re.match(r"iteration=(-?\d{1,9})/", trajectory_id)
+    return int(match[1]) if match else None
+
+
+def unknown(store: Store, run: str, branch: str, trajectory_id: str) -> StoreError:
+    """Say that the line has no such trajectory, and which ids of the whole line are closest."""
+    with connect(store, [run], question=NEAR) as connection:
+        others = [row["trajectory_id"] for row in query(connection, NEAR, [branch, trajectory_id]).to_pylist()]
+    return StoreError(
         f"{trajectory_id}: not in run {run}{' branch ' + branch if branch else ''}; the closest are "
         f"{', '.join(others) or 'none'}"
     )

@@ -2,8 +2,11 @@
 
 import pytest
 
+from r3l.audit.lines import Line
+from r3l.audit.terminal import show
 from r3l.errors import StoreError
 from r3l.store.genealogy import as_line, why
+from r3l.store.index import blocks
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 
@@ -115,3 +118,22 @@ def test_what_is_not_there_is_named_with_what_is_near(store):
 
 def test_untrusted_text_can_not_steer_the_terminal():
     assert as_line("go\x1b[2J north\nnow") == "go [2J north now"
+
+
+def test_of_a_long_run_the_iteration_of_the_attempt_alone_is_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 1)
+    store = Store.open(str(tmp_path))
+    for iteration in range(3):
+        commit_iteration(store, iteration=iteration)
+    read: list[str] = []
+    whole = blocks.indexed_block
+    monkeypatch.setattr(blocks, "indexed_block", lambda s, r, b, *rest: read.append(b.name) or whole(s, r, b, *rest))
+    id_ = WON.replace("iteration=0", "iteration=1")
+    assert why(store, "demo", id_).line["iteration"] == 1
+    show(store, id_)
+    show(store, id_, Line("demo"))
+    assert set(read) == {"1"}
+    with pytest.raises(StoreError, match="iteration=9/task=0/base=0: not in run demo; the closest are iteration="):
+        why(store, "demo", BASE.replace("iteration=0", "iteration=9"))
+    with pytest.raises(StoreError, match="no trajectory or reflection of demo has this id"):
+        show(store, "iteration=9/task=0/base=0", Line("demo"))

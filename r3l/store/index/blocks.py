@@ -65,6 +65,7 @@ def index_run(
     stages: Collection[str] | None = None,
     newest: int | None = None,
     wide: bool = True,
+    at: int | None = None,
 ) -> Indexed:
     """Return what the run holds, every file verified: by its bytes once on this machine (with `verify`, now), then by
     its stamp.
@@ -75,11 +76,12 @@ def index_run(
         stages: read these alone, without their rows of the view `stages`, and look at no other stage's files.
         newest: read of the run itself no earlier block than these newest iterations lie in (None: all).
         wide: read every column of the view `stages`, and not only those that other views read.
+        at: read of the run itself only the block in which this iteration lies (None: all).
 
     Raises:
         StoreError: no stage of the run is sound.
     """
-    some = [indexed_block(store, run, block, verify, stages, wide) for block in blocks_of(store, run, newest)]
+    some = [indexed_block(store, run, block, verify, stages, wide) for block in blocks_of(store, run, newest, at)]
     damage = {folder: why for one in some for folder, why in one.damage.items()}
     if damage and not any(one.sound for one in some):
         raise StoreError(next(iter(damage.values())))
@@ -96,7 +98,7 @@ def index_run(
     return Indexed(run, state, read, damage, sound=True)
 
 
-def blocks_of(store: Store, run: str, newest: int | None = None) -> Iterator[Block]:
+def blocks_of(store: Store, run: str, newest: int | None = None, at: int | None = None) -> Iterator[Block]:
     """Yield the blocks of a run, its branches last: what they took over lies in iterations that they share with it. A
     store without stamps is not cached, and listed at once."""
     if not isinstance(store.files, LocalFiles):
@@ -110,9 +112,9 @@ def blocks_of(store: Store, run: str, newest: int | None = None) -> Iterator[Blo
         elif name != "policies":
             others.append(f"{run}/{name}")
     first = 0 if newest is None else (max(folders, default=0) * BLOCK - newest + 1) // BLOCK
-    yield from (
-        Block(str(number), folders[number], []) for number in sorted(folders) if newest is None or number >= first
-    )
+    for number in sorted(folders):
+        if (newest is None or number >= first) and (at is None or number == at // BLOCK):
+            yield Block(str(number), folders[number], [])
     if others:
         shared = {f"{run}/{name}" for folder in others for name in store.files.folders(folder)}
         own = [folder for block in folders.values() for folder in block]

@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -97,10 +98,22 @@ class Contents:
         own, taken_over = ([part for part in parts if part.stage in stages] for parts in (self.own, self.taken_over))
         return replace(self, own=own, taken_over=taken_over)
 
+    def at(self, iteration: int) -> Contents:
+        """Leave out all other iterations."""
+        own, taken_over = (
+            [part for part in parts if part.iteration == iteration] for parts in (self.own, self.taken_over)
+        )
+        return Contents(rows_at(self.stages, iteration), rows_at(self.seen, iteration), own, taken_over)
+
     def narrow(self) -> Contents:
         """Leave out the columns of `stages` that no view reads."""
         stages, seen = ({name: rows[name] for name in NARROW} for rows in (self.stages, self.seen))
         return replace(self, stages=stages, seen=seen)
+
+
+def rows_at(rows: dict[str, list[Any]], iteration: int) -> dict[str, list[Any]]:
+    here = [one == iteration for one in rows["iteration"]]
+    return {name: list(compress(column, here)) for name, column in rows.items()}
 
 
 def contents_of(stages: Iterable[Manifest], beside: Collection[str] = ()) -> Contents:
