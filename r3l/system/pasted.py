@@ -11,8 +11,8 @@ from r3l.system.home import home
 
 # Verbs that take --store.
 OF_A_STORE = (
-    "audit|bisect|check|credit|evaluate|exam|export|iterate|plan|prune|replay|report|runs|show|sql|status|track|train|"
-    "why"
+    "audit|bisect|check|credit|evaluate|exam|export|import|iterate|plan|prune|replay|report|runs|show|sql|status|track|"
+    "train|why"
 )
 
 

@@ -147,12 +147,27 @@ def export(
     out: Annotated[
         Path | None, typer.Option(help="file: .parquet or .jsonl; empty: RUN.parquet in this folder")
     ] = None,
+    to_hub: Annotated[
+        Path | None,
+        typer.Option(
+            "--to-hub", metavar="FOLDER", help="instead: a data set in the hub's layout, a Parquet file per table"
+        ),
+    ] = None,
 ) -> None:
     """Write a run as one nested file to share: a row per trajectory, with its turns, reflections, credit and training
     rows."""
     from r3l.store.run_file import export_run
 
     run = the_run(word, run)
+    if to_hub and out:
+        raise ConfigError("--out names a file and --to-hub a folder: give one of them")
+    if to_hub:
+        from r3l.store.hub_dataset import export_to_hub
+
+        rows = export_to_hub(Store.open(store, reading=True), run, to_hub)
+        say(f"{to_hub}: {', '.join(f'{number:,} {table}' for table, number in rows.items())}")
+        say(f"upload it with `hf upload USER/NAME {to_hub} --repo-type dataset`")
+        return
     path = out or Path(f"{run}.parquet")
     say(f"{path}: {export_run(Store.open(store, reading=True), run, path)} trajectories")
 

@@ -1,6 +1,6 @@
 """TRL's `log_completions`: `OUTPUT/completions/completions_00010.parquet`, one file for each logged step.
 
-Columns: step, prompt, completion, one for each reward function, those of `log_extra`, advantage. Texts, or
+Columns: step, prompt, completion, one for each reward function, what these log themselves, advantage. Texts, or
 conversations. What counts is the sum of the reward functions: their weights are not told.
 """
 
