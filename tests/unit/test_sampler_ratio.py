@@ -99,6 +99,17 @@ def test_the_update_weighs_each_token_and_stores_what_it_found(steps, policy, tm
     assert without["loss"] != pytest.approx(loss, rel=1e-2)
 
 
+def test_what_a_ratio_is_to_is_the_policy_before_the_first_step(policy, tmp_path):
+    """Rows of the second minibatch are read after a long step; their scores are those of one step over the batch."""
+    tables, groups = rehearse(compose(method="paper", assignments=["method.sampler_ratio=truncate"]).method)
+    rows = tables["training_rows"]["training_rows"]
+    _, (one,) = stepped(tmp_path / "one", policy, rows, groups)
+    result, (two,) = stepped(tmp_path / "two", policy, rows, groups, minibatches=2, learning_rate=0.5)
+    assert len(result["steps"]) == 2
+    scores = [{row["row_id"]: row["logprobs"] for row in pq.read_table(file).to_pylist()} for file in (one, two)]
+    assert {name: pytest.approx(values, abs=1e-4) for name, values in scores[0].items()} == scores[1]
+
+
 def test_scores_of_every_row_need_no_further_pass(policy, tmp_path):
     tables, groups = rehearse(compose(method="paper").method)
     rows = tables["training_rows"]["training_rows"]
