@@ -232,6 +232,7 @@ def test_advantages_that_are_not_the_turns_are_found(table, change, check, tmp_p
 def test_only_methods_that_credit_turns_have_such_advantages():
     assert {name for name, method in METHODS.items() if method.credits_turns} == {
         "gigpo",
+        "hgpo",
         "process_supervision",
         "vineppo",
     }
