@@ -89,7 +89,9 @@ def test_a_run_is_named_once():
 
 
 def test_a_run_is_found_as_argument_and_as_option(root):
-    assert invoked("check", "demo", "--store", root) == invoked("check", "--run", "demo", "--store", root)
+    assert invoked("check", "demo", "--all", "--store", root) == invoked(
+        "check", "--run", "demo", "--all", "--store", root
+    )
     story_of = invoked("why", "iteration=0/task=0/base=0", "--store", root)  # the store's only run
     assert "base of run demo" in story_of
     assert story_of == invoked("why", "iteration=0/task=0/base=0", "--run", "demo", "--store", root)
