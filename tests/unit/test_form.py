@@ -100,7 +100,7 @@ def test_the_kind_is_a_choice_and_each_setting_says_who_has_it():
     assert settings["kind"]["enum"] == METHOD_KINDS.names()
     assert [name for name, field in settings.items() if "default" in field] == ["kind"]  # each default would be sent
     assert re.fullmatch(r"Only opmd\. The loss is divided by .* Default: 1\.0\.", settings["tau"]["description"])
-    assert settings["scale"]["description"].endswith("Default: std; opmd, rloo, vineppo: none.")
+    assert settings["scale"]["description"].endswith("Default: std; opmd, rloo, vineppo, rltf_sd: none.")
     assert settings["retry_when"]["enum"] == ["not_success", "reward_below", "group_failed", "always", "never"]
     assert (settings["discount"]["maximum"], "minimum" in settings["discount"]) == (1, False)  # of one kind alone
 

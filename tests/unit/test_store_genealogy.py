@@ -96,8 +96,8 @@ iteration=0/task=0/distilled=0  distilled of run demo
   credit       top: advantage +3
   row          iteration=0/task=0/distilled=0/row: policy_gradient as explore, rl term, coefficient 1, by groups; 4 tokens with weight
   step         1: p0 -> p1 in policies/iteration=00000
-  arithmetic   A = +0.5774   as method None has it
-               Â = +3   rule top, as method None has it
+  arithmetic   A = +0.5774   as it was stored
+               Â = +3   rule top, as it was stored
                w = 1   method.loss_normalisation = None; turns before 1 have w = 0: method.pivot_mask = None
                w·Â = 1 × 3 = +3   each trained token is made likelier
                in the loss = coefficient × w·Â / groups = 1 × 3 / 2 = +1.5   coefficient of the rl term: method.loss_factor

@@ -54,12 +54,12 @@ def block_path(store: Store, run: str) -> Path:
 
 
 def flip(path: Path, keep_times: bool = False) -> None:
-    """Turn one bit in the middle, in place."""
+    """Turn one bit of a column's data, which stand before the footer, in place."""
     before = path.stat()
     with open(path, "r+b") as file:
-        file.seek(before.st_size // 2)
+        file.seek(before.st_size // 8)
         byte = file.read(1)
-        file.seek(before.st_size // 2)
+        file.seek(before.st_size // 8)
         file.write(bytes([byte[0] ^ 1]))
     if keep_times:
         os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
