@@ -10,7 +10,7 @@ import pytest
 
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
-from r3l.store.hub_dataset import export_to_hub
+from r3l.store.exports.hub_dataset import export_to_hub
 from r3l.store.stage import Store
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample_run"

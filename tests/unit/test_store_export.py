@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from r3l.errors import StoreError
-from r3l.store.run_file import export_run
+from r3l.store.exports.run_file import export_run
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 

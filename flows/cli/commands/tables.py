@@ -156,13 +156,13 @@ def export(
 ) -> None:
     """Write a run as one nested file to share: a row per trajectory, with its turns, reflections, credit and training
     rows."""
-    from r3l.store.run_file import export_run
+    from r3l.store.exports.run_file import export_run
 
     run = the_run(word, run)
     if to_hub and out:
         raise ConfigError("--out names a file and --to-hub a folder: give one of them")
     if to_hub:
-        from r3l.store.hub_dataset import export_to_hub
+        from r3l.store.exports.hub_dataset import export_to_hub
 
         rows = export_to_hub(Store.open(store, reading=True), run, to_hub)
         say(f"{to_hub}: {', '.join(f'{number:,} {table}' for table, number in rows.items())}")

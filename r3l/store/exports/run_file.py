@@ -12,7 +12,7 @@ from r3l.store.figures import require_runs
 from r3l.store.index.scans import quoted
 from r3l.store.stage import Store
 
-SQL = package_files("r3l.store").joinpath("run_file.sql").read_text(encoding="utf-8")
+SQL = package_files("r3l.store.exports").joinpath("run_file.sql").read_text(encoding="utf-8")
 FORMATS = {".parquet": "FORMAT parquet, COMPRESSION zstd", ".jsonl": "FORMAT json, ARRAY false"}
 
 
