@@ -95,9 +95,5 @@ def test_serve_sh_listens_elsewhere_only_with_a_key(tmp_path, environment, code,
     assert said in done.stdout + done.stderr
     assert KEY not in done.stdout, "the command line is seen by every user"
     if "middleware" in said:
-        assert (
-            subprocess.run(
-                [sys.executable, "-c", "import require_key"], cwd=done.stdout.split("path=")[1].strip()
-            ).returncode
-            == 0
-        )
+        path = {"PYTHONPATH": done.stdout.split("path=")[1].strip()}
+        assert subprocess.run([sys.executable, "-c", "import require_key"], env=bare | path).returncode == 0
