@@ -145,3 +145,8 @@ LOSSES: dict[str, Objective] = {
     "sequence_ratio": Objective(sequence_ratio, uses_ratio=True),
     "shaped_ratio": Objective(shaped_ratio),
 }
+
+
+def bounded_exp(log_T: Tensor) -> Tensor:
+    """Compute the exponential within 20 nats, beyond which it says no more."""
+    return log_T.clamp(-20.0, 20.0).exp()

@@ -8,8 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from r3l.losses.objectives import bounded_exp
+
 Rule = Literal["truncate", "mask", "sequence_mask"]
-MOST = 20.0  # nats: beyond it the exponential says no more
 
 
 def sampler_weights(
@@ -25,7 +26,7 @@ def sampler_weights(
     drift_T = torch.where(known_T, trainer_T - torch.nan_to_num(engine_T), torch.zeros_like(trainer_T))
     if rule == "sequence_mask":
         drift_T = torch.where(known_T, drift_T.sum(), drift_T)
-    ratio_T = drift_T.clamp(-MOST, MOST).exp()
+    ratio_T = bounded_exp(drift_T)
     if rule == "truncate":
         return ratio_T.clamp(max=high), ratio_T > high
     cut_T = ratio_T > high if rule == "sequence_mask" else (ratio_T < low) | (ratio_T > high)

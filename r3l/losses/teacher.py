@@ -8,10 +8,9 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from r3l.losses.objectives import Advantage
+from r3l.losses.objectives import Advantage, bounded_exp
 
 Rule = Literal["gap", "reweigh"]
-MOST = 20.0  # nats: beyond it the exponential says no more
 
 
 def taught_advantage(
@@ -27,5 +26,5 @@ def taught_advantage(
     whole_T = torch.as_tensor(advantage, dtype=gap_T.dtype).expand_as(gap_T)
     if rule == "gap":
         return whole_T * gap_T
-    share_T = (whole_T.sign() * gap_T).clamp(-MOST, MOST).exp().clamp(low, high)
+    share_T = bounded_exp(whole_T.sign() * gap_T).clamp(low, high)
     return whole_T * ((1 - mix) + mix * share_T)

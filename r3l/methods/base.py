@@ -14,6 +14,7 @@ from r3l.config.methods.shared import ClippedSettings, MethodSettings
 from r3l.credit.advantages import Floats, group_statistics, scaled_advantages
 from r3l.credit.amplification import amplify, signs
 from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn
+from r3l.credit.turns import discounted_returns, paid_or_at_the_end
 from r3l.records import Credit, Episode, Kind, Reflection, SamplingPlan, Trajectory, Turn
 
 S = TypeVar("S", bound=MethodSettings)
@@ -52,6 +53,14 @@ class PlayedGroup:
     credit: Sequence[Credit]
     turns: Sequence[Sequence[Turn]]
     continuations: Sequence[Trajectory] = ()
+
+    def returns(self, discount: float) -> list[Floats]:
+        """Compute each turn's discounted return, shape [K_g]: of what turns were paid, else of the reward at the
+        end."""
+        return [
+            discounted_returns(paid_or_at_the_end([turn.reward for turn in turns], one.reward - one.penalty), discount)
+            for one, turns in zip(self.credit, self.turns, strict=True)
+        ]
 
 
 class Teacher(NamedTuple):

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from r3l.config.methods.rivals import GiGPOSettings
 from r3l.credit.advantages import Floats
-from r3l.credit.turns import anchored_advantages, discounted_returns, paid_or_at_the_end
+from r3l.credit.turns import anchored_advantages
 from r3l.methods.base import PlayedGroup, RatioMethod
 from r3l.records import Turn
 
@@ -18,12 +18,7 @@ class GiGPO(RatioMethod[GiGPOSettings]):
     credits_turns = True
 
     def turn_advantages(self, settings: GiGPOSettings, group: PlayedGroup) -> list[Floats]:
-        returns = [
-            discounted_returns(
-                paid_or_at_the_end([turn.reward for turn in turns], one.reward - one.penalty), settings.discount
-            )
-            for one, turns in zip(group.credit, group.turns, strict=True)
-        ]
+        returns = group.returns(settings.discount)
         steps = anchored_advantages(returns, [anchors(turns) for turns in group.turns], settings.scale)
         return [one.advantage + settings.step_weight * step for one, step in zip(group.credit, steps, strict=True)]
 

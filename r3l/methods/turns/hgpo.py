@@ -6,7 +6,7 @@ import numpy as np
 
 from r3l.config.methods.rivals import HGPOSettings
 from r3l.credit.advantages import Floats
-from r3l.credit.turns import anchored_advantages, discounted_returns, paid_or_at_the_end
+from r3l.credit.turns import anchored_advantages
 from r3l.methods.base import PlayedGroup, RatioMethod
 from r3l.methods.turns.gigpo import anchors
 from r3l.records import Turn
@@ -22,12 +22,7 @@ class HGPO(RatioMethod[HGPOSettings]):
     credits_turns = True
 
     def turn_advantages(self, settings: HGPOSettings, group: PlayedGroup) -> list[Floats]:
-        returns = [
-            discounted_returns(
-                paid_or_at_the_end([turn.reward for turn in turns], one.reward - one.penalty), settings.discount
-            )
-            for one, turns in zip(group.credit, group.turns, strict=True)
-        ]
+        returns = group.returns(settings.discount)
         sums, weights = ([np.zeros(len(one)) for one in returns] for _ in range(2))
         for k in range(1, settings.history + 2):
             pasts = [recent(g, turns, k) for g, turns in enumerate(group.turns)]
