@@ -29,6 +29,7 @@ OURS = {
     "guided_sft",
     "keeps",
     "smollm2_keeps",
+    "kin",
 }
 FREE = {"group_size", "sync"}  # experiments whose arms differ in N on purpose
 
