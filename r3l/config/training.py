@@ -62,6 +62,17 @@ class TrainingSettings(Section):
         ),
         json_schema_extra=identity_of("updates", later=True),
     )
+    teacher_average: float = Field(
+        0.0,
+        ge=0,
+        lt=1,
+        description=(
+            "Part of the way that the teacher moves to the newest policy after each update, 0 to below 1: it is then "
+            "an average of policies that begins as the starting one (SDPO: 0.05). 0: the teacher is the policy before "
+            "the update. Of methods without a teacher it changes no policy."
+        ),
+        json_schema_extra=identity_of("updates", later=True),
+    )
     beta1: float = Field(0.9, ge=0, lt=1, description="First beta of AdamW, 0 to below 1.")
     beta2: float = Field(0.95, ge=0, lt=1, description="Second beta of AdamW, 0 to below 1.")
     eps: float = Field(

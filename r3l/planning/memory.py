@@ -55,12 +55,13 @@ def training_memory(config: Config, shape: Shape, processes: int) -> TrainingMem
 
 
 def saved_bytes(config: Config) -> float:
-    """Count the bytes that a step writes for each trained weight: the policy, two moments, and masters where the policy
-    is not float32."""
+    """Count the bytes that a step writes for each trained weight: the policy, two moments, masters where the policy is
+    not float32, and the teacher where it is an average."""
+    teacher = 4.0 if config.training.teacher_average else 0.0
     if config.policy.adapter == "lora":
-        return 4.0 + 8.0
+        return 4.0 + 8.0 + teacher
     policy = WIDTHS[config.policy.dtype]
-    return policy + 8.0 + (4.0 if config.policy.dtype != "float32" else 0.0)
+    return policy + 8.0 + (4.0 if config.policy.dtype != "float32" else 0.0) + teacher
 
 
 def engine_cache_tokens(config: Config, shape: Shape, gpu_gb: float) -> float:

@@ -22,6 +22,7 @@ from r3l.training.parallel.fsdp import sharded_like, whole
 from r3l.training.policy import DTYPES, Policy
 
 MOMENTS = ("exp_avg", "exp_avg_sq")
+TEACHER = "teacher.safetensors"  # an average of policies: beside the moments, and like them hashed and carried on
 
 
 @contextmanager
@@ -111,11 +112,18 @@ def optimiser_tensors(
 
 
 def save_optimiser(
-    optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter], tensors: dict[str, Tensor], folder: Path
+    optimiser: torch.optim.Optimizer,
+    named: dict[str, nn.Parameter],
+    tensors: dict[str, Tensor],
+    teacher: dict[str, Tensor],
+    folder: Path,
 ) -> None:
-    """Write the folder of the optimiser's state. `taken` in its JSON: AdamW's own count of steps of each parameter."""
+    """Write the folder of the optimiser's state, and the teacher's weights where there are any. `taken` in its JSON:
+    AdamW's own count of steps of each parameter."""
     with written_whole(folder) as partial:
         save_file(tensors, str(partial / "optimizer.safetensors"))
+        if teacher:
+            save_file(teacher, str(partial / TEACHER))
         steps_taken = {name: float(optimiser.state[p]["step"]) for name, p in named.items()}
         (partial / "optimizer.json").write_text(json.dumps({"optimiser": "AdamW", "taken": steps_taken}))
 

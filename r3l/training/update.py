@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import torch
-from torch import nn
 
 from r3l.config.engines import TINY
 from r3l.errors import TrainingError
@@ -138,7 +137,7 @@ class Update:
         steps.look()
         steps.take()
         with self._timed("save"):
-            self._save(policy, steps.optimiser, steps.named)
+            self._save(policy, steps)
         return steps.rows
 
     def _score_by(self, policy: Policy) -> Score:
@@ -148,13 +147,15 @@ class Update:
 
         return score
 
-    def _save(self, policy: Policy, optimiser: torch.optim.Optimizer, named: dict[str, nn.Parameter]) -> None:
+    def _save(self, policy: Policy, steps: Steps) -> None:
         dtype, out = self.job.policy_settings.dtype, Path(self.job.out)
+        optimiser, named = steps.optimiser, steps.named
         weights = policy_weights(policy, dtype, self.ranks.leads)
         state = optimiser_tensors(optimiser, named, not policy.is_adapter and dtype != "float32", self.ranks.leads)
+        teacher = steps.average.tensors(self.ranks.leads) if steps.average else {}
         if self.ranks.leads:
             save_policy(policy, weights, out / "policy")
-            save_optimiser(optimiser, named, state, out / "optimizer")
+            save_optimiser(optimiser, named, state, teacher, out / "optimizer")
 
     def gradients(
         self, policy: Policy, groups: list[Group], others: OtherScores, denominators: Denominators

@@ -1,19 +1,23 @@
 """Teachers: contexts from stored ids, advantages against the published formulas, and the tables of the update."""
 
 import json
+import shutil
 from dataclasses import replace
 
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from r3l.config import compose
 from r3l.config.methods.taught import RLSDSettings, RLTFSDSettings, SDPOSettings
+from r3l.errors import TrainingError
 from r3l.losses import LOSSES, taught_advantage
 from r3l.methods import METHODS
 from r3l.methods.taught.contexts import behind_guidance, behind_success, teacher_of
 from r3l.store.check import check_run
+from r3l.store.policies.snapshots import optimiser_digest
 from r3l.store.stage import Store
 from r3l.training.gradients import RowScores, row_gradient
 from tests.support.exploration_group import base, distilled, played, reflection, retry
@@ -187,3 +191,40 @@ def test_the_update_asks_the_teacher_and_stores_what_it_said(preset, taught, pol
         assert one["logprobs"] == pytest.approx(scores[one["row_id"]]["teacher_logprobs"], abs=1e-4)
         assert one["logprobs"] != pytest.approx(scores[one["row_id"]]["logprobs"], abs=1e-3)
     assert result["scoring_passes"] == 2
+
+
+def test_a_teacher_may_be_an_average_of_policies_that_is_carried_on(policy, tmp_path):
+    """With rate 1/4: T1 = T0 + (P1 - T0) / 4, T2 = T1 + (P2 - T1) / 4, ..., T0 = P0; update k is taught by T(k-1)."""
+    tables, groups = rehearse(compose(method="sdpo").method)
+    rows = tables["training_rows"]["training_rows"]
+    training = {"learning_rate": 1e-2, "device": "cpu"}
+    place, state, averages = policy, None, [load_file(f"{policy}/model.safetensors")]
+
+    def taught_by(name, path, **job):
+        spec = {"policy": {"path": path, "digest": "policy-0"}, "reference": policy}
+        update(tmp_path / name, rows, groups, **spec, **job)
+        stored = pq.read_table(tmp_path / name / "out" / "scores-0.parquet").to_pylist()
+        said, own = ({one["row_id"]: one[by] for one in stored} for by in ("teacher_logprobs", "logprobs"))
+        return tmp_path / name / "out", said, own
+
+    for number in range(3):
+        shutil.copytree(place, tmp_path / f"average-{number}")
+        save_file(averages[-1], tmp_path / f"average-{number}" / "model.safetensors")
+        _, expected, _ = taught_by(f"as-{number}", str(tmp_path / f"average-{number}"), training=training)
+        job = {"optimiser": state, "optimiser_digest": state and optimiser_digest(state), "step": number + 1}
+        _, _, unlent = taught_by(f"own-{number}", place, training=training)
+        out, said, own = taught_by(f"update-{number}", place, training=training | {"teacher_average": 0.25}, **job)
+        assert (said, own) == (expected, unlent)
+        place, state = str(out / "policy"), str(out / "optimizer")
+        newest, kept = load_file(f"{place}/model.safetensors"), load_file(f"{state}/teacher.safetensors")
+        averages.append({name: averages[-1][name] + (newest[name] - averages[-1][name]) / 4 for name in newest})
+        for name, one in averages[-1].items():
+            torch.testing.assert_close(kept[name], one)
+            assert not torch.equal(one, newest[name])
+    # a change of it is a change of the state that the next update goes on from
+    save_file(newest, f"{state}/teacher.safetensors")
+    with pytest.raises(TrainingError, match=r"optimiser state .*: holds"):
+        taught_by("damaged", place, optimiser=state, optimiser_digest=job["optimiser_digest"])
+    save_file({"another": newest["model.norm.weight"]}, f"{state}/teacher.safetensors")
+    with pytest.raises(TrainingError, match="the average of another policy"):
+        taught_by("other", place, optimiser=state, training=training | {"teacher_average": 0.25})

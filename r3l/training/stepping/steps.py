@@ -6,7 +6,7 @@ moves; with a single step that is needless, since every ratio is 1.
 
 import time
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from r3l.errors import TrainingError
+from r3l.training.average import Average
 from r3l.training.balance import Score, balance
 from r3l.training.checkpoint import load_optimiser
 from r3l.training.gradients import Denominators, Measures
@@ -65,6 +66,9 @@ class Steps:
         self.optimiser = make_optimiser(self.named, self.job.training, self.job.step)
         if self.job.optimiser:
             load_optimiser(self.optimiser, self.named, Path(self.job.optimiser))
+        # after the masters are there: an average that begins does so as the policy that is trained
+        rate = self.job.training.teacher_average
+        self.average = Average(self.policy, self.job.optimiser) if rate else None
 
     def look(self) -> None:
         """Score what is held against the policy before the first step, where it is asked for."""
@@ -101,6 +105,8 @@ class Steps:
                 row["drift_tokens"] = self.drift.tokens
             self.rows.append(row)
             self.others.stepped()
+        if self.average:
+            self.average.move(self.job.training.teacher_average)
         self.policy.decoder.release()
 
     def _look_at_neutral_tokens(self, bound: float) -> None:
@@ -123,13 +129,14 @@ class Steps:
 
     def _score_behind_teachers(self) -> None:
         """Score the replies of the rows that have a teacher behind its context. The teacher is the policy before the
-        first step."""
-        for batch in micro_batches(self.groups, self.job.training.micro_batch_tokens):
-            rows = [row for row in read_groups(batch) if row.teacher]
-            if rows:
-                logps, tokens = self.score([row.behind_teacher for row in rows])
-                self.others.teacher |= {row.row_id: logp for row, logp in zip(rows, logps, strict=True)}
-                self.others.scoring_tokens += tokens
+        first step, or the average of it and those before it."""
+        with self.average.in_place() if self.average else nullcontext():
+            for batch in micro_batches(self.groups, self.job.training.micro_batch_tokens):
+                rows = [row for row in read_groups(batch) if row.teacher]
+                if rows:
+                    logps, tokens = self.score([row.behind_teacher for row in rows])
+                    self.others.teacher |= {row.row_id: logp for row, logp in zip(rows, logps, strict=True)}
+                    self.others.scoring_tokens += tokens
         self.others.passes += 1
 
     def _score_own_rows(self) -> None:
