@@ -10,15 +10,18 @@ from r3l.store.layout import MANIFEST, StageKey, key_of
 
 
 def sweep(files: Files, run: str) -> list[str]:
-    """Delete staged files of dead processes, and the run's parts that no manifest names. The result is what was
+    """Delete staged files of dead processes, and the parts that no manifest names, of iterations in which a lock
+    stands: this process's own, and those whose writer died. A long run is not read for them. The result is what was
     deleted.
 
     A part without a manifest may belong to a writer at work: an iteration that another process holds is left alone, and
-    one that nobody holds is held while it is swept.
+    one whose holder is dead is held while it is swept.
     """
     paths_deleted = files.sweep_staging()
-    for folder, orphans in by_iteration(find_orphans(files, run)).items():
-        lock = f"{folder}/{LOCK}"
+    for lock in files.in_iterations(run, LOCK):
+        folder = lock.removesuffix(f"/{LOCK}")
+        if not (orphans := find_orphans(files, folder)):
+            continue
         # this process itself holds the iteration: nobody else can be writing its parts
         if held_by_me(files, lock):
             paths_deleted += delete(files, orphans)
@@ -69,15 +72,6 @@ def is_part(path: str) -> bool:
     """Tell whether a path is a part of a stage (and no other file that the run's folder holds)."""
     folder, _, name = path.rpartition("/")
     return name.startswith("part-") and name.endswith(".parquet") and key_of(f"{folder}/{MANIFEST}") is not None
-
-
-def by_iteration(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Sort paths by their iteration's folder."""
-    folders: dict[str, list[str]] = {}
-    for path in paths:
-        head, _, rest = path.partition("/iteration=")
-        folders.setdefault(f"{head}/iteration={rest.partition('/')[0]}", []).append(path)
-    return folders
 
 
 def delete(files: Files, paths: Iterable[str]) -> list[str]:

@@ -1,10 +1,14 @@
 """Each alarm on a stored run where it must ring and on one where it must not, and at its bound."""
 
 import io
+import json
+import random
 import shutil
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import duckdb
 import pytest
 from fastapi.testclient import TestClient
 from rich.console import Console
@@ -18,7 +22,7 @@ from r3l.audit.web.app import make_app
 from r3l.config import compose
 from r3l.pipeline.summary import summarise
 from r3l.store import figures
-from r3l.store.catalog import connect
+from r3l.store.catalog import connect, view_sql
 from r3l.store.figures import standing_alarms
 from r3l.store.index import blocks
 from r3l.store.stage import Store
@@ -199,6 +203,51 @@ def test_a_figure_says_of_how_many_it_is(store):
         ("held-out success", 20, 20), ("new words", 12, 12), ("no credit", 2, 2), ("paid failures", 4, 5),
         ("parse rate", 4, 4), ("unlike pay", 4, 4),
     ]  # fmt: skip
+
+
+def new_words(parts: list[dict[str, Any]]) -> dict[tuple[str, int], float]:
+    """Share of actions with a word that no observation of the line has, and no action of its first iteration that
+    acted: each action's words looked up among all words."""
+    shares = {}
+    for part in (one for one in parts if one["acts"]):
+        line = [one for one in parts if one["branch"] == part["branch"]]
+        first = min((one for one in line if one["said"] is not None), key=lambda one: one["iteration"], default=None)
+        words = {word for one in line for word in one["shown"] or ()} | {*(first["said"] if first else ())}
+        novel = sum(act["times"] for act in part["acts"] if not words >= {*act["words"]})
+        shares[part["branch"], part["iteration"]] = novel / sum(act["times"] for act in part["acts"])
+    return shares
+
+
+def test_the_words_of_a_run_are_looked_up_once_and_tell_what_each_actions_own_search_tells():
+    draw = random.Random(5)
+
+    def words(most: int) -> list[str]:
+        return draw.choices("abcdefgh", k=draw.randrange(most))
+
+    names, seen = ("iteration", "branch", "shown", "said", "acts"), set()
+    for _ in range(10):
+        lines = [
+            [None, words(4)],
+            [None, words(2)],
+            [None, [], [{"words": words(3), "times": draw.randrange(1, 4)} for _ in range(4)]],
+        ]
+        parts = [
+            dict(zip(names, (i, branch, *map(draw.choice, lines)), strict=True)) for branch in "xy" for i in range(3)
+        ]
+        with duckdb.connect() as connection:
+            connection.execute(
+                "CREATE SCHEMA lines; CREATE TABLE lines.held_out (run TEXT, branch TEXT, iteration INT)"
+            )
+            connection.execute("ALTER TABLE lines.held_out ADD COLUMN success BOOLEAN")
+            whole = [part | {"run": "demo", "alarm": "new words"} for part in parts]
+            connection.execute("CREATE TABLE lines.alarm_parts AS SELECT unnest(from_json(?, ?), recursive := true)",
+                               [json.dumps(whole), figures.PART])  # fmt: skip
+            connection.execute(view_sql("alarm_figures"))
+            rows = connection.execute("SELECT branch, iteration, figure FROM lines.alarm_figures").fetchall()
+        expected = new_words(parts)
+        assert {(branch, i): figure for branch, i, figure in rows} == expected
+        seen |= {*expected.values()}
+    assert len(seen) > 3
 
 
 def test_a_fall_lies_two_standard_errors_below_the_best_and_is_told_two_iterations_before():

@@ -134,5 +134,7 @@ def test_a_folder_of_an_odd_name_stops_no_reader_and_is_not_swept(tmp_path, name
     with connect(store) as connection:
         assert connection.execute("SELECT count(*) FROM turns").fetchall() == [(21,)]
         assert [run for run, _ in connection.execute("FROM left_out").fetchall()] == ["demo"]
+    Path(odd, "part-turns-000000000000.parquet").write_bytes(b"left behind")
+    Path(odd.parent, "writer.lock").write_bytes(b"left behind")
     assert store.sweep("demo") == []
     assert len(check_run(store, "demo")) == 1

@@ -224,10 +224,27 @@ def test_sweeping_deletes_what_the_dead_left_and_nothing_else(store):
     policy = root / "demo" / "policies" / "iteration=00000" / "part-x.parquet"
     policy.parent.mkdir(parents=True)
     policy.write_bytes(b"not of the store")
-    before = {path for path in root.rglob("*") if path.is_file()}
+    lock = root / "demo" / "iteration=00000" / "writer.lock"
+    lock.write_text(json.dumps({"process": dead_mark(), "since": "then", "renewed": 0.0}))
+    before = {path for path in root.rglob("*") if path.is_file()} - {lock}
     assert sorted(store.sweep("demo")) == [f".staging/{dead}", orphan.relative_to(root).as_posix()]
     assert before - {path for path in root.rglob("*") if path.is_file()} == {orphan, root / ".staging" / dead}
     assert store.sweep("demo") == []
+
+
+@pytest.mark.parametrize("branch", ["", "fork"])
+def test_a_long_run_is_swept_without_reading_the_iterations_whose_writers_left_in_order(store, monkeypatch, branch):
+    for iteration in range(3):
+        commit_iteration(store, branch=branch, iteration=iteration)
+    part = f"demo/{'branch=fork/' if branch else ''}iteration=00001/base/shard=000/part-turns-000000000000.parquet"
+    store.files.put(part, b"left behind")
+    files_read, read = [], store.files.__class__.read
+    monkeypatch.setattr(store.files.__class__, "read", lambda files, path: files_read.append(path) or read(files, path))
+    with store.writer_lock("demo", branch, 2):
+        assert store.sweep("demo") == []
+    assert {path.rpartition("iteration=")[2].split("/")[0] for path in files_read} == {"00002"}
+    with store.writer_lock("demo", branch, 1):
+        assert store.sweep("demo") == [part]
 
 
 @pytest.mark.parametrize("content", [b"", b"torn", b"{}"])
@@ -236,7 +253,8 @@ def test_the_parts_of_a_stage_whose_manifest_can_not_be_read_stay(store, content
     ref = commit_iteration(store)["base"]
     parts = [f"{ref.key.folder}/{part['file']}" for part in store.manifest(ref)["parts"]]
     store.files.put(ref.key.manifest, content)
-    assert store.sweep("demo") == []
+    with store.writer_lock("demo"):
+        assert store.sweep("demo") == []
     assert {*parts} <= {*store.files.paths("demo")}
 
 
@@ -246,7 +264,8 @@ def test_so_do_those_of_a_stage_whose_manifest_is_a_folder(store):
     manifest = Path(store.root, ref.key.manifest)
     manifest.unlink()
     manifest.mkdir()
-    assert store.sweep("demo") == []
+    with store.writer_lock("demo"):
+        assert store.sweep("demo") == []
     assert {*parts} <= {*store.files.paths("demo")}
 
 

@@ -32,6 +32,9 @@ class Files(Protocol):
     def folders(self, prefix: str) -> list[str]:
         """List the names of the folders in a folder, hidden ones left out."""
 
+    def in_iterations(self, run: str, name: str) -> list[str]:
+        """List the files of this name that lie directly in an iteration of a run, or of one of its branches."""
+
     def read(self, path: str) -> bytes | None: ...
 
     def token(self, path: str) -> str | None:
@@ -109,6 +112,12 @@ class LocalFiles:
             )
         except (FileNotFoundError, NotADirectoryError):
             return []
+
+    def in_iterations(self, run: str, name: str) -> list[str]:
+        # not by `paths`: that looks at every file of the run
+        patterns = (f"iteration=*/{name}", f"branch=*/iteration=*/{name}")
+        there = (path for pattern in patterns for path in (self.folder / run).glob(pattern))
+        return sorted(path.relative_to(self.folder).as_posix() for path in there)
 
     def read(self, path: str) -> bytes | None:
         try:

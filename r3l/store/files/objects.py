@@ -19,7 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from r3l.errors import StoreError
 from r3l.store.files import staging
 from r3l.store.files.local import cache_folder
-from r3l.store.layout import STAGING
+from r3l.store.layout import ITERATION, STAGING
 
 
 class ObjectFiles:
@@ -58,6 +58,10 @@ class ObjectFiles:
         prefixes = self._store.list_with_delimiter(prefix or None)["common_prefixes"]
         names = [path.rstrip("/").rpartition("/")[2] for path in prefixes]
         return sorted(name for name in names if not name.startswith("."))
+
+    def in_iterations(self, run: str, name: str) -> list[str]:
+        parts = (path.rsplit("/", 2) for path in self.paths(run) if path.endswith(f"/{name}"))
+        return ["/".join(part) for part in parts if ITERATION.fullmatch(part[1])]
 
     def read(self, path: str) -> bytes | None:
         try:

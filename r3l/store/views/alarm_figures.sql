@@ -6,9 +6,16 @@
 -- among which rewards differ. held-out gap: solved share of base attempts less that of the held-out episodes of their iteration.
 CREATE VIEW lines.alarm_figures AS
 WITH parts AS MATERIALIZED (FROM lines.alarm_parts),
-words AS (
-    SELECT run, branch, list_distinct(flatten(list(shown)) || coalesce(arg_min(said, iteration) FILTER (said IS NOT NULL), [])) AS words
-    FROM parts WHERE alarm = 'new words' GROUP BY run, branch
+acts AS (SELECT run, branch, iteration, alarm, unnest(acts, max_depth := 2) FROM parts WHERE alarm = 'new words'),
+known AS (
+    SELECT run, branch, unnest(shown) AS word FROM parts WHERE alarm = 'new words'
+    UNION ALL
+    SELECT run, branch, unnest(arg_min(said, iteration)) FROM parts WHERE alarm = 'new words' AND said IS NOT NULL GROUP BY run, branch
+),
+-- An action's words are looked up once, however often a run took it: the words of a long run are too many to be compared with each action's.
+novel AS (
+    SELECT DISTINCT run, branch, words
+    FROM (SELECT *, unnest(words) AS word FROM (SELECT DISTINCT run, branch, words FROM acts)) ANTI JOIN known USING (run, branch, word)
 )
 SELECT run, branch, iteration, alarm, figure, count FROM parts WHERE alarm NOT IN ('new words', 'held-out gap')
 UNION ALL SELECT run, branch, iteration, 'held-out success', $evaluation_success, count(*) FROM lines.held_out GROUP BY ALL
@@ -17,6 +24,5 @@ SELECT run, branch, iteration, 'held-out gap', figure - share, least(parts.count
 JOIN (SELECT run, branch, iteration, avg(success::INTEGER) AS share, count(*) AS count FROM lines.held_out GROUP BY ALL) h USING (run, branch, iteration)
 WHERE alarm = 'held-out gap'
 UNION ALL
-SELECT run, branch, iteration, alarm, coalesce(sum(act.times) FILTER (NOT list_has_all(words, act.words)), 0) / sum(act.times), sum(act.times)::BIGINT
-FROM (SELECT run, branch, iteration, alarm, unnest(acts) AS act FROM parts WHERE alarm = 'new words') JOIN words USING (run, branch)
-GROUP BY ALL;
+SELECT run, branch, iteration, alarm, coalesce(sum(times) FILTER (novel.words IS NOT NULL), 0) / sum(times), sum(times)::BIGINT
+FROM acts LEFT JOIN novel USING (run, branch, words) GROUP BY ALL;
