@@ -52,6 +52,7 @@ VIEWS = (
 )
 MACROS = "credit_macros"
 LOOKS_AROUND = frozenset({"show", "tables", "information_schema", "duckdb_views", "duckdb_tables", "sqlite_master"})
+CALLS_MACRO = re.compile(r"\b(credit|mask)_\w+\s*\(")
 READS = frozenset({"from", "join", "table", "describe", "summarize", "pivot", "unpivot"})  # of a table
 DAMAGE = (StoreError, OSError, ValueError, TypeError, KeyError)  # what reading a damaged or foreign run may raise
 # Which stages' files the views of one kind of trajectory read: an extra base is sampled in place of a retry.
@@ -143,9 +144,9 @@ def reason(error: Exception) -> str:
     return str(error) if isinstance(error, StoreError | OSError) else f"a manifest of another form ({error!r})"
 
 
-def connect_to(store: Store, manifests: Sequence[Manifest]) -> duckdb.DuckDBPyConnection:
+def connect_to(store: Store, manifests: Sequence[Manifest], only: frozenset[str] = ALL) -> duckdb.DuckDBPyConnection:
     """Open the same over the stages of these manifests, without verification."""
-    return open_connection(store, contents_of(manifests))
+    return open_connection(store, contents_of(manifests), only=only)
 
 
 def open_connection(
@@ -172,7 +173,7 @@ def names_needed(question: str) -> frozenset[str]:
     """Find the names that a question needs; all where it names a table that is none of them, or asks what there is."""
     words = words_of(question)
     is_known = words & {*ALL, LEFT_OUT} or (words and not words & READS)
-    if not is_known or words & LOOKS_AROUND or any(word.startswith(("credit_", "mask_")) for word in words):
+    if not is_known or words & LOOKS_AROUND or CALLS_MACRO.search(question.lower()):
         return ALL
     views = set(words & ALL)
     for view in reversed(VIEWS):

@@ -3,6 +3,7 @@ row."""
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files as package_files
 
 import duckdb
@@ -12,8 +13,8 @@ from r3l.errors import StoreError
 from r3l.records import observation_hash
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.catalog import connect_to, load_manifests
-from r3l.store.failures import failing_stages
+from r3l.store.catalog import connect_to, load_manifests, names_needed
+from r3l.store.failures import FAILURES, failing_stages
 from r3l.store.figures import require_runs
 from r3l.store.index.blocks import Block, blocks_of
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
@@ -72,9 +73,16 @@ def unfit(store: Store, block: Block) -> list[Finding]:
     places = [*block.folders, *block.beside]
     parents = {folder_of(parent) for one in own for parent in one["parents"]}
     others = [*block.beside, *sorted(one for one in parents if not lies_in(one, places))]
-    connection = connect_to(store, list(unpruned_manifests([*own, *load_manifests(store, others)])))
+    manifests_read = list(unpruned_manifests([*own, *load_manifests(store, others)]))
+    connection = connect_to(store, manifests_read, names_read())
     findings = [*find_broken_rows(connection), *ended_under_way(connection)]
     return [finding for folder, finding in findings if not lies_in(folder, others)]
+
+
+@cache
+def names_read() -> frozenset[str]:
+    """Find the tables and views that the checks read: to make the others takes longer than a small run's checks."""
+    return names_needed("\n".join((*map(invariant_sql, INVARIANTS), FAILURES)))
 
 
 def folder_of(entry: ManifestRef) -> str:
