@@ -106,7 +106,7 @@ def test_a_conversation_with_tools_has_a_turn_for_each_reply(store, tmp_path):
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ({"input": "a", "output": "b", "score": "high", "step": 1}, "line 1: score is 'high', expected a number"),
+        ({"input": "a", "output": "b", "score": "high", "step": 1}, "line 1: score is 'high', expected a finite"),
         ({"input": "a", "score": 1, "step": 1}, "line 1: expected an object with the texts input and output"),
     ],
 )
@@ -118,7 +118,7 @@ def test_a_row_that_cant_be_read_is_named(store, tmp_path, line, message):
 
 def test_what_is_no_run_is_refused(store, tmp_path):
     with pytest.raises(ConfigError, match="expected one of trl, verl"):
-        import_run(store, "theirs", "slime", tmp_path)
+        import_run(store, "theirs", "torch", tmp_path)
     with pytest.raises(StoreError, match="holds no rollouts of trl"):
         import_run(store, "theirs", "trl", tmp_path)
     import_run(store, "theirs", "trl", TRL)
