@@ -5,6 +5,7 @@ trajectories, turns .parquet       the members of the examined groups; turns wit
 states.parquet                     (trajectory, turn) -> the state before it, named by who came there first
 oracle_pivots.parquet              the environment's own verdicts on failed bases, where it gives any
 continuations/task=007.parquet     what was played from the states of one group
+policy/task=007.parquet            what the policy says of the group's turns: products of gradients, gaps to teachers
 """
 
 import json
@@ -14,8 +15,10 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
+from r3l.credit.advantages import Floats
 from r3l.errors import ConfigError, StoreError
 from r3l.exam.records import Continuation, Exam, Group, State
 from r3l.records import Episode, OraclePivot, Status, Trajectory, Turn
@@ -28,6 +31,11 @@ STATES = pa.schema([("trajectory_id", pa.string()), ("turn", pa.int32()), ("firs
 TYPES = dict.fromkeys(("group_id", "trajectory_id", "status", "reason"), pa.string())
 TYPES |= {"reward": pa.float64(), "success": pa.bool_()}
 CONTINUATIONS = pa.schema([(one.name, TYPES.get(one.name, pa.int64())) for one in fields(Continuation)])
+TEACHERS = ("success", "guidance")
+POLICY = pa.schema(
+    [("trajectory_id", pa.string()), ("turn", pa.int32()), ("place", pa.int32())]
+    + [(name, pa.list_(pa.float32())) for name in ("products", *TEACHERS)]
+)
 
 
 class Folder:
@@ -76,6 +84,12 @@ class Folder:
         rows = [asdict(one) for one in sorted(continuations, key=lambda one: one.place)]
         self._put(f"continuations/task={task:03d}", pa.Table.from_pylist(rows, schema=CONTINUATIONS))
 
+    def keep_policy(self, task: int, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._put(f"policy/task={task:03d}", pa.Table.from_pylist(list(rows), schema=POLICY))
+
+    def has_policy(self, task: int) -> bool:
+        return self.files.read(f"policy/task={task:03d}.parquet") is not None
+
     def exam(self) -> Exam:
         """Read the whole folder. Raise `StoreError` where it is none of an exam."""
         settings = read_object(self.files, SETTINGS)
@@ -103,8 +117,21 @@ class Folder:
                 for one in group
                 if oracle.get(one.trajectory_id) is not None
             }
-            groups.append(Group(group, own, passed, rewards, pivots))
+            groups.append(Group(group, own, passed, rewards, pivots, *self._policy(task)))
         return Exam(settings, groups)
+
+    def _policy(self, task: int) -> tuple[Floats, dict[str, dict[str, list[list[float]]]]]:
+        """Read a group's products, made whole of their lower triangle, and its gaps."""
+        rows = self._rows(f"policy/task={task:03d}")
+        lower = [row["products"] for row in rows if row["products"]]
+        products = np.zeros((len(lower), len(lower)))
+        for place, products_before in enumerate(lower):
+            products[place, : place + 1] = products[: place + 1, place] = products_before
+        gaps: dict[str, dict[str, list[list[float]]]] = {by: defaultdict(list) for by in TEACHERS}
+        for row in rows:
+            for by in (by for by in TEACHERS if row[by] is not None):
+                gaps[by][row["trajectory_id"]].append(row[by])
+        return products, gaps
 
     def _put(self, table: str, rows: pa.Table) -> None:
         self.files.put(f"{table}.parquet", encode(rows))

@@ -14,7 +14,13 @@ from r3l.store.files.local import replace_text
 Scored = Mapping[str, Sequence[Score]]
 
 
-FIGURES = {"rank": "rank correlation", "cosine": "cosine", "wrong": "wrong sign", "silent": "no credit"}
+FIGURES = {
+    "rank": "rank correlation",
+    "cosine": "cosine",
+    "gradient": "cosine of gradients",
+    "wrong": "wrong sign",
+    "silent": "no credit",
+}
 
 
 def table(scored: Scored) -> list[tuple[str, list[Interval]]]:
@@ -33,7 +39,9 @@ def page(exams: Sequence[Exam], scored: Scored, picture: str = "") -> str:
         "",
         "Means over policies with 95 % intervals (Student's t). Rank correlation: Spearman's, over turns. Cosine: between the masses "
         "(advantage / |τ|, summed over the tokens of a reply and over the members that share it) that the way and the truth put on turns, which is the "
-        "cosine of the updates if those of different turns are orthogonal; gradients were not computed. Wrong sign and no credit: "
+        "cosine of the updates if those of different turns are orthogonal. Cosine of gradients: the same between the two updates' gradients, "
+        "by the policy's own weights in float32, group by group, on average over groups whose truth is not 0; of a group to which a way "
+        "gives no credit it is 0. A way with a teacher weighs single tokens: it stands here with the mean over a reply. Wrong sign and no credit: "
         "shares of the absolute true advantage on turns that the way credits with the opposite sign, and not at all.",
         "",
         *([f"![rank correlation with the true advantage]({picture})", ""] if picture else []),
@@ -95,7 +103,7 @@ def mask_line(scored: Scored) -> str:
     pairs = list(zip(scored[OWN], scored[UNMASKED], strict=True))
     change = {name: interval([getattr(own, name) - getattr(other, name) for own, other in pairs]) for name in FIGURES}
     return (
-        f"R3L less R3L without a mask (its pivot at the first turn), in the same groups: rank correlation {change['rank']}, cosine {change['cosine']}, share "
+        f"R3L less R3L without a mask (its pivot at the first turn), in the same groups: rank correlation {change['rank']}, cosine {change['cosine']}, cosine of gradients {change['gradient']}, share "
         f"of the absolute truth with the wrong sign {change['wrong']}, without credit {change['silent']}."
     )
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -10,8 +10,10 @@ from pathlib import Path
 from random import Random
 
 from r3l.config import Config
+from r3l.engines.base import PolicySnapshot
 from r3l.errors import ConfigError, StoreError
 from r3l.exam.folder import Folder
+from r3l.exam.policy import policy_rows
 from r3l.exam.records import Continuation, Exam, State, states_of
 from r3l.exploration.continuations import continue_from
 from r3l.exploration.explorer import Explorer
@@ -28,6 +30,7 @@ from r3l.records import Episode, OraclePivot, Status, Task, observation_hash
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 from r3l.system.seeds import derive
+from r3l.training.reply_gradients import ReplyGradients
 
 MEMBERS = ("base", "distilled")
 
@@ -62,19 +65,10 @@ def play_exam(store: Store, asked: Asked, folder: Path, tell: Callable[[str], ob
             f"now has {snapshots.behaviour.digest}: continuations of another policy would measure other values"
         )
     tasks = {task.task: task for ref in refs if ref.stage == "tasks" for task in stage_io.tasks(store, ref)}
-    settings: dict[str, str | int] = {
-        "run": asked.run,
-        "branch": asked.branch,
-        "iteration": asked.iteration,
-        "policy": snapshots.behaviour.digest,
-        "environment": config.environment.model_dump_json(),
-        "tasks": observation_hash("\n".join(f"{one.task_id} {one.payload} {one.seed}" for one in tasks.values())),
-        "seed": asked.seed,
-        "continuations": asked.continuations,
-        "groups": len(groups),
-    }
+    settings = settings_of(config, asked, snapshots.behaviour.digest, tasks, len(groups))
     states = [states_of(members) for members in groups]
     there = Folder(folder)
+    retries = stage_io.episodes(store, [ref for ref in refs if ref.stage == "retries"])
     names = {one.trajectory.trajectory_id for members in groups for one in members}
     oracle = [one for one in verdicts_of(store, refs) if one.trajectory_id in names]
     there.begin(settings, list(zip(groups, states, strict=True)), oracle)
@@ -92,7 +86,45 @@ def play_exam(store: Store, asked: Asked, folder: Path, tell: Callable[[str], ob
                 f"{asked.run}: group {number} of {len(groups)}: {len(missing)} continuations, "
                 f"{time.monotonic() - began:.0f} s"
             )
+    ask_policy(there, config, snapshots.behaviour, groups, retries, tell)
     return there.exam()
+
+
+def settings_of(
+    config: Config, asked: Asked, policy: str, tasks: Mapping[int, Task], groups: int
+) -> dict[str, str | int]:
+    """List what the folder's tables were made from."""
+    return {
+        "run": asked.run,
+        "branch": asked.branch,
+        "iteration": asked.iteration,
+        "policy": policy,
+        "environment": config.environment.model_dump_json(),
+        "tasks": observation_hash("\n".join(f"{one.task_id} {one.payload} {one.seed}" for one in tasks.values())),
+        "seed": asked.seed,
+        "continuations": asked.continuations,
+        "groups": groups,
+    }
+
+
+def ask_policy(
+    there: Folder,
+    config: Config,
+    policy: PolicySnapshot,
+    groups: Sequence[Sequence[Episode]],
+    retries: Sequence[Episode],
+    tell: Callable[[str], object],
+) -> None:
+    """Keep what the policy says of the turns of each group that the folder has nothing of."""
+    gradients: ReplyGradients | None = None
+    for members in groups:
+        task = members[0].trajectory.task
+        if there.has_policy(task):
+            continue
+        gradients = gradients or ReplyGradients(policy.path, policy.base_path, config.policy)
+        attempts = [*members, *(one for one in retries if one.trajectory.task == task)]
+        there.keep_policy(task, [*policy_rows(gradients, members, states_of(members), attempts)])
+        tell(f"{config.run}: task {task}: the gradients of its turns")
 
 
 def sample_groups(config: Config, store: Store, tools: Tools) -> None:

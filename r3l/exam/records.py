@@ -4,6 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+import numpy as np
+
+from r3l.credit.advantages import Floats
 from r3l.records import Episode, Trajectory, Turn
 
 
@@ -42,6 +45,9 @@ class Group:
     Attributes:
         rewards: of each state, number of a continuation to its reward; only those that ended by themselves.
         oracle: failed base to the turn that the environment's oracle names.
+        products: of the gradients of the D different turns' replies, shape [D, D]; empty where they were not made.
+        gaps: teacher (`success`, `guidance`) to log pi_T - log pi of each token, for each turn of each member that it
+            teaches.
     """
 
     members: Sequence[Trajectory]
@@ -49,6 +55,8 @@ class Group:
     states: Sequence[Sequence[State]]
     rewards: Mapping[State, Mapping[int, float]] = field(default_factory=dict)
     oracle: Mapping[str, int] = field(default_factory=dict)
+    products: Floats = field(default_factory=lambda: np.zeros((0, 0)))
+    gaps: Mapping[str, Mapping[str, Sequence[Sequence[float]]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,3 +88,13 @@ def states_of(episodes: Sequence[Episode]) -> list[list[State]]:
             ids += tuple(turn.response_ids)
         states.append(own)
     return states
+
+
+def different_turns(turns: Sequence[Sequence[Turn]], states: Sequence[Sequence[State]]) -> list[list[int]]:
+    """Number the different turns of a group in the order in which they come, of each member its own: the same reply in
+    the same state is one turn, whoever took it."""
+    places: dict[tuple[State, tuple[int, ...]], int] = {}
+    return [
+        [places.setdefault((state, tuple(turn.response_ids)), len(places)) for turn, state in zip(*pair, strict=True)]
+        for pair in zip(turns, states, strict=True)
+    ]

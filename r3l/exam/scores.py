@@ -1,7 +1,6 @@
 """How well credit agrees with the truth, per policy and over policies, and what pivots have to do with it."""
 
 import math
-from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
@@ -9,7 +8,8 @@ from statistics import fmean, stdev
 import numpy as np
 
 from r3l.credit.advantages import Floats
-from r3l.exam.records import Exam, Group, State
+from r3l.exam.records import Exam, Group, different_turns
+from r3l.exam.regression import NAME, regressions
 from r3l.exam.truth import even, odd, true_advantages
 from r3l.exam.ways import Way
 from r3l.records import Kind
@@ -27,12 +27,15 @@ class Score:
         wrong, silent: shares of the absolute truth that lie on turns with the opposite sign, and on turns without
             credit.
         cosine: between the masses that the way and the truth put on turns; 0 where one puts none.
+        gradient: between the gradients of the two updates of a group, on average over groups whose truth has one; NaN
+            where none were made.
     """
 
     rank: float
     wrong: float
     silent: float
     cosine: float
+    gradient: float
     turns: int
 
 
@@ -60,7 +63,8 @@ def score(way: Way, groups: Iterable[Group]) -> Score:
     both = [(group, way(group), true_advantages(group)) for group in groups]
     pairs = [pair for _, given, true in both for pair in zip(given, true, strict=True)]
     credit, truth = (np.concatenate([np.zeros(0), *(pair[side] for pair in pairs)]) for side in (0, 1))
-    mass = np.array([pair for group, given, true in both for pair in masses(group, given, true)]).reshape(-1, 2)
+    each = [masses(group, given, true) for group, given, true in both]
+    mass = np.concatenate([np.zeros((0, 2)), *each])
     norms = np.linalg.norm(mass, axis=0)
     measured = ~np.isnan(truth)
     credit, truth = credit[measured], truth[measured]
@@ -71,21 +75,39 @@ def score(way: Way, groups: Iterable[Group]) -> Score:
         wrong=float(np.abs(truth)[opposite].sum()) / whole if whole else 0.0,
         silent=float(np.abs(truth)[none].sum()) / whole if whole else 0.0,
         cosine=float(mass[:, 0] @ mass[:, 1] / norms.prod()) if norms.all() else 0.0,
+        gradient=mean_of_known(gradient_cosine(group, own) for (group, _, _), own in zip(both, each, strict=True)),
         turns=len(truth),
     )
 
 
-def masses(group: Group, credit: Sequence[Floats], truth: Sequence[Floats]) -> Iterable[Floats]:
-    """Compute the mass of (credit, truth) on each different turn: advantage / |tau|, summed over the tokens of its
-    reply and over all members that took this turn, as an update adds up what it does to the same tokens. It is the
-    update's gradient, were those of different turns orthogonal and equally long."""
-    mass: dict[tuple[State, tuple[int, ...]], Floats] = defaultdict(lambda: np.zeros(2))
-    for place, member in enumerate(group.members):
-        for k, (turn, state) in enumerate(zip(group.turns[place], group.states[place], strict=True)):
-            if not np.isnan(truth[place][k]):
+def masses(group: Group, credit: Sequence[Floats], truth: Sequence[Floats]) -> Floats:
+    """Compute the mass of (credit, truth) on each of the D different turns, shape [D, 2]: advantage / |tau|, summed
+    over the tokens of its reply and over all members that took this turn, as an update adds up what it does to the same
+    tokens. It is the update's gradient, were those of different turns orthogonal and equally long."""
+    places = different_turns(group.turns, group.states)
+    mass = np.zeros((1 + max((place for own in places for place in own), default=-1), 2))
+    for g, member in enumerate(group.members):
+        for k, turn in enumerate(group.turns[g]):
+            if not np.isnan(truth[g][k]):
                 share = len(turn.response_ids) / max(member.response_tokens, 1)
-                mass[state, tuple(turn.response_ids)] += share * np.array([credit[place][k], truth[place][k]])
-    return mass.values()
+                mass[places[g][k]] += share * np.array([credit[g][k], truth[g][k]])
+    return mass
+
+
+def gradient_cosine(group: Group, mass: Floats) -> float:
+    """Compute the cosine of the gradients that the masses [D, 2] of a way and of the truth make; 0 where the way makes
+    none, NaN where the truth makes none or no gradient was stored."""
+    if len(group.products) != len(mass):
+        return math.nan
+    tokens = np.ones(len(mass))
+    for own, places in zip(group.turns, different_turns(group.turns, group.states), strict=True):
+        tokens[places] = [max(len(turn.response_ids), 1) for turn in own]
+    # a turn's mass lies evenly on the tokens of its reply, and the gradient of a reply is the sum of theirs
+    per_token = mass / tokens[:, None]
+    (way, both), (_, true) = per_token.T @ group.products @ per_token
+    if true <= 0:
+        return math.nan
+    return float(both / math.sqrt(way * true)) if way > 0 else 0.0
 
 
 def ranks(values: Floats) -> Floats:
@@ -101,8 +123,11 @@ def correlation(a: Floats, b: Floats) -> float:
 
 
 def scores(ways: Mapping[str, Way], exams: Sequence[Exam]) -> dict[str, list[Score]]:
-    """Score every way on every policy."""
-    return {name: [score(way, exam.groups) for exam in exams] for name, way in ways.items()}
+    """Score every way on every policy, and of several policies one that is learned on the others."""
+    each = {name: [way] * len(exams) for name, way in ways.items()}
+    if learned := regressions(exams):
+        each[NAME] = learned
+    return {name: [score(way, exam.groups) for way, exam in zip(own, exams, strict=True)] for name, own in each.items()}
 
 
 @dataclass(frozen=True, slots=True)

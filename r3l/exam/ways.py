@@ -13,11 +13,12 @@ import numpy as np
 from r3l.config.compose import compose, preset_names
 from r3l.config.methods.rivals import VinePPOSettings
 from r3l.config.methods.shared import MethodSettings
+from r3l.config.methods.taught import TaughtSettings
 from r3l.credit.advantages import Floats
 from r3l.exam.records import Group
 from r3l.exam.truth import VINE
 from r3l.exploration.continuations import continued_turns
-from r3l.methods import credit_stage
+from r3l.methods import credit_stage, method_of
 from r3l.records import Credit, Kind, Trajectory
 from r3l.system.seeds import derive
 
@@ -32,6 +33,9 @@ PRESETS = {
     "HGPO": "hgpo",
     "process supervision": "process_supervision",
     "VinePPO": "vineppo",
+    "RLSD": "rlsd",
+    "SERL": "serl",
+    "SDPO": "sdpo",
 }
 
 
@@ -58,8 +62,30 @@ def ways(methods: Sequence[str] = (), seed: int = 0) -> dict[str, Way]:
 
 def of_method(settings: MethodSettings) -> Way:
     """Ask a method for the credit that its rows would carry: 0 before the turn up to which it masks, and on members
-    that it leaves out."""
-    return lambda group: turn_credit(group, masks_and_credit(settings, group))
+    that it leaves out. Of a method with a teacher the mean over a reply's tokens, as they weigh in its first
+    iteration."""
+
+    def way(group: Group) -> list[Floats]:
+        credit = turn_credit(group, masks_and_credit(settings, group))
+        return by_teacher(settings, group, credit) if isinstance(settings, TaughtSettings) else credit
+
+    return way
+
+
+def by_teacher(settings: TaughtSettings, group: Group, credit: Sequence[Floats]) -> list[Floats]:
+    """Let the gaps to the teacher make the credit of each member that it teaches."""
+    from r3l.losses.teacher import mean_advantage  # torch, which the other ways do without
+
+    method, taught = method_of(settings), []
+    rule, gaps = method.taught(settings, 0), group.gaps.get(settings.taught_by, {})
+    for member, own in zip(group.members, credit, strict=True):
+        replies = gaps.get(member.trajectory_id) if rule else None
+        if replies is None:
+            taught.append(np.zeros(len(own)) if method.taught_only else own)
+        else:
+            means = [mean_advantage(float(a), gap, **rule) for a, gap in zip(own, replies, strict=True)]
+            taught.append(np.array(means))
+    return taught
 
 
 def moved(settings: MethodSettings, pivot: Callable[[Trajectory, Group], int | None]) -> Way:

@@ -3,6 +3,7 @@
 gap_t = log pi_T(t) - log pi(t), without a gradient.
 """
 
+from collections.abc import Sequence
 from typing import Literal
 
 import torch
@@ -28,3 +29,12 @@ def taught_advantage(
         return whole_T * gap_T
     share_T = bounded_exp(whole_T.sign() * gap_T).clamp(low, high)
     return whole_T * ((1 - mix) + mix * share_T)
+
+
+def mean_advantage(
+    advantage: float, gaps: Sequence[float], *, rule: Rule, mix: float, low: float, high: float
+) -> float:
+    """Average the advantages that a teacher makes of a reply's gaps; 0 of an empty reply."""
+    gap_T = torch.tensor(gaps, dtype=torch.float64)
+    taught_T = taught_advantage(advantage, torch.zeros_like(gap_T), gap_T, rule=rule, mix=mix, low=low, high=high)
+    return float(taught_T.mean()) if len(gaps) else 0.0

@@ -2,34 +2,46 @@
 corridor, whose walker wins a known share of what is played on from each state."""
 
 import json
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from flows.cli.app import app_of
 from r3l import plugins
 from r3l.config.compose import compose
+from r3l.credit.advantages import Floats
 from r3l.engines.base import PolicySnapshot
 from r3l.errors import ConfigError, StoreError
-from r3l.exam.folder import Folder
+from r3l.exam import play
+from r3l.exam.folder import SAME, Folder
 from r3l.exam.page import page, write_page
 from r3l.exam.play import Asked, play_exam
 from r3l.exam.records import Exam, Group, State, states_of
+from r3l.exam.regression import NAME, regressions
 from r3l.exam.scores import interval, pivots, ranks, score, scores
 from r3l.exam.truth import even, odd, reliability, true_advantages
 from r3l.exam.ways import OWN, ways
+from r3l.methods.base import Objective
+from r3l.methods.rows import explore_row
 from r3l.pipeline import policies
 from r3l.pipeline.settings.saved import save_config
 from r3l.pipeline.stages import calls
 from r3l.pipeline.workbench import Workbench
-from r3l.records import OraclePivot
+from r3l.records import Credit, Episode, OraclePivot
 from r3l.store.stage import Store
-from tests.support.exploration_group import base, distilled, played
+from r3l.training.gradients import RowScores, row_gradient
+from r3l.training.reply_gradients import LIMITS, ReplyGradients
+from r3l.training.rows import UpdateRow
+from r3l.training.trie.layouts import TrieLayout
+from tests.support.exploration_group import base, distilled, played, retry
 from tests.support.fakes import explorer
 from tests.support.records import corridor_tasks
-from tests.support.rehearsal import rehearse, walker
+from tests.support.rehearsal import rehearse, tiny_policy, walker
 from tests.support.store_iteration import commit_iteration
 
 FIRST, SECOND, THIRD, OTHER = ([1], [11, 12]), ([2], [13]), ([3], [14]), ([2], [23])
@@ -44,15 +56,17 @@ REWARDS = {
 }
 
 
+EPISODES = [
+    played(base(0, turns=3, response_tokens=4), FIRST, SECOND, THIRD),
+    played(distilled(0, pivot=1, reward=1.0, turns=3, response_tokens=4), FIRST, OTHER, THIRD),
+]
+
+
 @pytest.fixture
 def group() -> Group:
     """A base of three turns that failed, and what was stitched to its first one, which won in three."""
-    episodes = [
-        played(base(0, turns=3, response_tokens=4), FIRST, SECOND, THIRD),
-        played(distilled(0, pivot=1, reward=1.0, turns=3, response_tokens=4), FIRST, OTHER, THIRD),
-    ]
-    members = [one.trajectory for one in episodes]
-    return Group(members, [one.turns for one in episodes], states_of(episodes), REWARDS, {members[0].trajectory_id: 1})
+    members = [one.trajectory for one in EPISODES]
+    return Group(members, [one.turns for one in EPISODES], states_of(EPISODES), REWARDS, {members[0].trajectory_id: 1})
 
 
 def test_a_state_is_named_by_whoever_came_there_first(group):
@@ -144,6 +158,105 @@ def test_an_interval_is_students():
     assert str(interval([0.5])) == "0.500"
 
 
+@pytest.fixture(scope="module")
+def examined(tmp_path_factory):
+    folder = tiny_policy(tmp_path_factory.mktemp("policy") / "p", 0)
+    return ReplyGradients(folder, None, compose().policy)
+
+
+@pytest.fixture(autouse=True)
+def loaded_once(examined, monkeypatch):
+    monkeypatch.setattr(play, "ReplyGradients", lambda *_: examined)
+
+
+def with_policy(folder: Path, episodes: list[Episode], attempts: list[Episode], group: Group) -> Group:
+    """Keep what a policy says of a group in an exam's folder, and read it from there."""
+    there = Folder(folder)
+    there.begin(dict.fromkeys(SAME, 0) | {"run": "demo"}, [(episodes, group.states)], [])
+    assert not there.has_policy(0)
+    play.ask_policy(there, compose(), PolicySnapshot("", ""), [episodes], attempts[len(episodes) :], print)
+    assert there.has_policy(0)
+    return replace(there.exam().groups[0], rewards=group.rewards)
+
+
+def test_the_cosine_of_gradients_is_that_of_the_updates_own_loss(examined, group, tmp_path):
+    """The whole update of each credit, by its rows and its loss, against what the products of turns' gradients say."""
+    stored = with_policy(tmp_path, EPISODES, EPISODES, group)
+    assert stored.products.shape == (5, 5)  # the first turn is shared
+    truth = true_advantages(stored)
+
+    def update(advantages: Sequence[Floats]) -> np.ndarray:
+        rows = []
+        for member, own in zip(EPISODES, advantages, strict=True):
+            one = member.trajectory
+            credit = Credit(one.trajectory_id, one.group_id, 0, 0, one.kind, 0, 2, 0, 0, 0, 1, "", 0, 0, own.tolist())
+            made = explore_row(compose(method="rloo").method, Objective("policy_gradient"), member, credit)
+            rows.append(UpdateRow.read(asdict(made)))
+        slopes = [row_gradient(row, RowScores(np.zeros(len(row.positions))), 1.0) for row in rows]
+        examined.policy.model.zero_grad(set_to_none=True)
+        TrieLayout().backward(examined.policy.decoder, rows, slopes, LIMITS)
+        return np.concatenate([p.grad.numpy().ravel() for _, p in examined.policy.trainable()]).astype(np.float64)
+
+    rng = np.random.default_rng(0)
+    true = update(truth)
+    for _ in range(5):
+        credit = [rng.normal(size=3), rng.normal(size=3)]
+        given = update(credit)
+        expected = given @ true / np.linalg.norm(given) / np.linalg.norm(true)
+        assert score(lambda _, credit=credit: credit, [stored]).gradient == pytest.approx(expected, abs=1e-5)
+    assert score(true_advantages, [stored]).gradient == pytest.approx(1.0)
+    assert score(lambda _: [np.zeros(3)] * 2, [stored]).gradient == 0.0
+    assert np.isnan(score(true_advantages, [group]).gradient)  # no policy was asked
+
+
+def test_teachers_gaps_are_kept_token_by_token_and_make_the_credit(examined, group, tmp_path):
+    """Each reply alone, by transformers: behind the won attempt, and behind what the retry was told at turn 1."""
+    won = played(base(1, reward=1.0, turns=1), ([1], [7, 8]))
+    told = played(retry(0, pivot=1), ([2, 90, 91], [9]), first=1)
+    stored = with_policy(tmp_path, EPISODES, [*EPISODES, won, told], group)
+    lost, stitched = (one.trajectory.trajectory_id for one in EPISODES)
+
+    def logp(before: list[int], reply: list[int]) -> np.ndarray:
+        with torch.no_grad():
+            logits = examined.policy.model(torch.tensor([before + reply])).logits[0].double().log_softmax(-1)
+        return np.array([float(logits[len(before) + k - 1, token]) for k, token in enumerate(reply)])
+
+    shown = [1, 7, 8]
+    expected = [
+        logp([*shown, 1], [11, 12]) - logp([1], [11, 12]),
+        logp([*shown, 1, 11, 12, 2], [13]) - logp([1, 11, 12, 2], [13]),
+    ]
+    assert np.concatenate(stored.gaps["success"][lost][:2]) == pytest.approx(np.concatenate(expected), abs=0.02)
+    assert stored.gaps["guidance"].keys() == {lost}  # the retry was of the base
+    guided = logp([1, 11, 12, 2, 90, 91], [13]) - logp([1, 11, 12, 2], [13])
+    assert stored.gaps["guidance"][lost][0] == pytest.approx([0, 0], abs=1e-4)
+    assert stored.gaps["guidance"][lost][1] == pytest.approx(guided, abs=0.02)
+    # GRPO's advantage is -low on the base: (1 - .5 + .5 clip(exp(-gap), .8, 1.2)) of it, on average over a reply
+    credit, low = {name: way(stored) for name, way in ways().items()}, 0.5**0.5
+    gaps = stored.gaps["success"][lost]
+    shares = [np.mean(0.5 + 0.5 * np.clip(np.exp(-np.array(gap)), 0.8, 1.2)) for gap in gaps]
+    assert credit["RLSD"][0] == pytest.approx(-low * np.array(shares), rel=1e-5)
+    assert credit["SDPO"][0] == pytest.approx([np.mean(gap) for gap in gaps])
+    assert credit["SERL"][1] == pytest.approx(credit["GRPO"][1])  # no teacher read of the stitched one
+    assert ways()["SDPO"](group)[0].tolist() == [0, 0, 0]  # no row without a teacher
+    assert ways()["SDPO"](group)[0].tolist() == [0, 0, 0]  # no row without a teacher
+    assert {stitched} & stored.gaps["success"].keys() == {stitched}
+
+
+def test_the_regression_is_learned_on_the_other_policies_alone(group):
+    """Truths that the outcome makes are found; an exam's own truth changes nothing of what it is told."""
+    exams = [Exam({"run": f"easy-{k}"}, [group]) for k in range(3)]
+    assert regressions(exams[:1]) == []
+    plain = [way(group) for way in regressions(exams)]
+    other = replace(group, rewards={state: dict.fromkeys(range(9), 1 - k / 3) for k, state in enumerate(REWARDS)})
+    moved = [way(group) for way in regressions([replace(exams[0], groups=[other]), *exams[1:]])]
+    assert np.concatenate(moved[0]) == pytest.approx(np.concatenate(plain[0]))
+    assert np.abs(np.concatenate(moved[1]) - np.concatenate(plain[1])).max() > 0.01
+    scored = scores(ways(), exams)
+    assert [one.cosine for one in scored[NAME]] == pytest.approx([scored[NAME][0].cosine] * 3)
+    assert scored[NAME][0].cosine > scored["GRPO"][0].cosine
+
+
 TEN_LINES = """
 import numpy as np
 from r3l.methods.base import Method
@@ -194,6 +307,7 @@ def stored(tmp_path, monkeypatch):
     commit_iteration(store, tables=tables)
     policy = PolicySnapshot("", "policy-0")
     monkeypatch.setattr(policies, "find", lambda *_: policies.Policies(policy, policy, policy, None, None))
+    monkeypatch.setattr(play, "ask_policy", lambda *_: None)  # it is tested by itself
     worlds = []
     monkeypatch.setattr(Workbench, "_start", lambda _: worlds.append(explorer(half_wins)) or worlds[-1])
     return store, tmp_path / "exam", worlds

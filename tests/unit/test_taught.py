@@ -144,6 +144,32 @@ def test_erl_rewards_attempts_reflections_and_seconds_each_among_themselves():
     assert left_out == []
 
 
+def test_rltf_sd_and_erl_agree_with_their_formulas_on_random_rewards():
+    """RLTF-SD: R - mean of the first attempts' R, for firsts and seconds. ERL: each kind's R less its mean over its
+    deviation, a reflection with the R of its second; a second that solves the task is imitated."""
+    rng = np.random.default_rng(2)
+    erl = compose(method="erl").method
+
+    def normal(rewards):
+        spread = np.sqrt(((rewards - rewards.sum() / len(rewards)) ** 2).sum() / (len(rewards) - 1))
+        return (rewards - rewards.sum() / len(rewards)) / (spread + 1e-6)
+
+    for _ in range(20):
+        firsts, seconds = rng.uniform(0, 0.9, size=(2, 4))
+        seconds[rng.integers(4)] = 1.0
+        members = [base(k, reward=float(one)) for k, one in enumerate(firsts)]
+        members += [distilled(k, pivot=0, reward=float(one)) for k, one in enumerate(seconds)]
+        found = METHODS["rltf_sd"].credit(RLTFSDSettings(), members)
+        both = np.concatenate([firsts, seconds])
+        assert [one.advantage for one in found] == pytest.approx(both - firsts.sum() / 4)
+        found = METHODS["erl"].credit(erl, members)
+        assert [one.advantage for one in found[:4]] == pytest.approx(normal(firsts))
+        assert [one.advantage for one in found[4:]] == [float(one == 1.0) for one in seconds]
+        retries = [retry(k, reward=float(one)) for k, one in enumerate(seconds)]
+        lessons, _ = METHODS["erl"].lessons(erl, [*members, *retries], [reflection(k) for k in range(4)])
+        assert [one.advantage for one in lessons] == pytest.approx([*normal(seconds)] * 2)
+
+
 def test_rows_of_erls_seconds_weigh_what_their_reflections_do(tmp_path):
     settings = compose(method="erl").method
     tables, _ = rehearse(settings)
