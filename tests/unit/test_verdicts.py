@@ -8,7 +8,7 @@ import pytest
 
 from r3l.errors import ConfigError
 from r3l.lab.study.compare import area, binomial_variance
-from r3l.lab.study.verdicts import Gap, adjust, gap_over_policies, verdict
+from r3l.lab.study.verdicts import Gap, adjust, gap_over_policies, policies_to_decide, verdict
 
 pytest.importorskip("scipy", reason="the extra [experiments] is not installed")
 GAPS = {0: 0.1, 1: 0.2, 2: 0.3, 3: 0.3}
@@ -52,6 +52,18 @@ def test_benjamini_and_hochberg_by_hand():
     assert math.isnan(q[2])
     assert q[3] == pytest.approx(0.04)
     assert adjust([]) == []
+
+
+@pytest.mark.parametrize(("size", "policies"), [(0.2, 199), (0.5, 34), (0.8, 15), (1.0, 10)])
+def test_the_policies_that_decide_a_gap_are_those_of_the_tables_of_the_t_test(size, policies):
+    """Cohen's d and n of the one-sample t test, two-sided 0.05, power 0.8, as G*Power prints them."""
+    spread = 0.3
+    assert policies_to_decide(size * spread, Gap(0.7, spread / math.sqrt(5), 4, 5, 5)) == policies
+
+
+@pytest.mark.parametrize("gap", [Gap(0.1, 0.1, 0, 1, 3), Gap(0.1, 0.0, 4, 5, 5), Gap(0.1, 9.0, 4, 5, 5)])
+def test_nothing_is_said_where_the_spread_is_not_known_or_too_large(gap):
+    assert policies_to_decide(0.15, gap) is None
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,22 @@ class Gap:
         return self.mean - half, self.mean + half
 
 
+def policies_to_decide(difference: float, gap: Gap, power: float = 0.8) -> int | None:
+    """Count the starting policies from which a true gap of this size has this chance of a p of 0.05, if they spread as
+    these did; None where a spread is not known, or 1,000 do not suffice.
+
+    By the noncentral t distribution: P(|t| > t_0.975) at n - 1 degrees of freedom and difference sqrt(n) / spread.
+    """
+    if gap.freedom < 1 or not gap.error > 0:
+        return None
+    spread, stats = gap.error * math.sqrt(gap.policies), statistics()
+    for n in range(2, 1001):
+        bound, shift = stats.t.ppf(0.975, n - 1), difference * math.sqrt(n) / spread
+        if stats.nct.sf(bound, n - 1, shift) + stats.nct.cdf(-bound, n - 1, shift) >= power:
+            return n
+    return None
+
+
 def gap_over_policies(gaps: Mapping[int, float], starts: Mapping[int, str], noise: Mapping[int, float]) -> Gap:
     """Average the gap over starting policies.
 
