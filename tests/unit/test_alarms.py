@@ -224,16 +224,14 @@ def test_the_words_of_a_run_are_looked_up_once_and_tell_what_each_actions_own_se
     def words(most: int) -> list[str]:
         return draw.choices("abcdefgh", k=draw.randrange(most))
 
-    names, seen = ("iteration", "branch", "shown", "said", "acts"), set()
+    def part(branch: str, iteration: int) -> dict[str, Any]:
+        acts = [{"words": words(3), "times": draw.randrange(1, 4)} for _ in range(4)]
+        texts = {name: draw.choice([None, words(4)]) for name in ("shown", "said")}
+        return {"branch": branch, "iteration": iteration, "acts": draw.choice([None, [], acts, acts]), **texts}
+
+    seen = set()
     for _ in range(10):
-        lines = [
-            [None, words(4)],
-            [None, words(2)],
-            [None, [], [{"words": words(3), "times": draw.randrange(1, 4)} for _ in range(4)]],
-        ]
-        parts = [
-            dict(zip(names, (i, branch, *map(draw.choice, lines)), strict=True)) for branch in "xy" for i in range(3)
-        ]
+        parts = [part(branch, i) for branch in "xy" for i in range(3)]
         with duckdb.connect() as connection:
             connection.execute(
                 "CREATE SCHEMA lines; CREATE TABLE lines.held_out (run TEXT, branch TEXT, iteration INT)"
