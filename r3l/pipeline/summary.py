@@ -77,7 +77,8 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:
     with connect(store, [run], question=ROW) as connection:
         place = [run, branch, iteration]
         row = query(connection, f"{ROW} = ?", place)
-        before = query(connection, f"{ROW} < ? ORDER BY iteration DESC LIMIT 1", place).to_pylist()
+        # by its number: DuckDB then reads of a long run's files the rows of this iteration alone
+        before = query(connection, f"{ROW} = ?", [run, branch, iteration - 1]).to_pylist()
         seconds = connection.execute(SPENT, place).fetchall()
     figures = (
         dict(row.to_pylist()[0])

@@ -113,7 +113,8 @@ def gather(
             index = index_run(store, run, verify, stages, newest, wide, at)
             if index.damage:
                 left_out[run] = partly(index.damage)
-            everything.add(index.contents if at is None else index.contents.at(at))
+            contents = index.contents if newest is None else index.contents.newest(newest)
+            everything.add(contents if at is None else contents.at(at))
         except DAMAGE as error:
             if runs is not None and len(runs) == 1:
                 raise StoreError(f"run {run}: {reason(error)}") from error
@@ -121,12 +122,13 @@ def gather(
     return everything, left_out
 
 
-def left_out_of(store: Store, runs: Sequence[str]) -> dict[str, str]:
-    """Return the runs of which answers leave something out, with what and why."""
+def left_out_of(store: Store, runs: Sequence[str], newest: int | None = None, at: int | None = None) -> dict[str, str]:
+    """Return the runs of which answers leave something out, with what and why. `newest`, `at`: of what an answer about
+    these iterations reads, as in `index_run`."""
     left_out = {}
     for run in runs:
         try:
-            if damage := index_run(store, run).damage:
+            if damage := index_run(store, run, newest=newest, at=at).damage:
                 left_out[run] = partly(damage)
         except DAMAGE as error:
             left_out[run] = reason(error)

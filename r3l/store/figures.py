@@ -21,7 +21,7 @@ from r3l.store.catalog import (
     view_sql,
 )
 from r3l.store.digests import fingerprint_of
-from r3l.store.index.blocks import Indexed, blocks_of, index_run, indexed_block
+from r3l.store.index.blocks import Block, Indexed, blocks_of, index_run, indexed_block
 from r3l.store.index.bundles import bundled
 from r3l.store.index.cached import index_path, recall, remember
 from r3l.store.index.contents import Contents
@@ -133,10 +133,13 @@ def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
     it has left behind are read once on this machine. Of a damaged run, say so, too: an alarm may be missing."""
     left_out, advice = dict[str, str](), list[str]()
     try:
-        blocks = [(block.name, indexed_block(store, run, block)) for block in blocks_of(store, run)]
-        if damage := {folder: why for _, index in blocks for folder, why in index.damage.items()}:
+        blocks = [*blocks_of(store, run)]
+        left_behind = [block for block in blocks if block.last is not None][:-1]
+        damage, parts = dict[str, str](), list[dict[str, Any]]()
+        for block in blocks:
+            parts += alarm_parts(store, run, block, block not in left_behind, damage, left_out)
+        if damage:
             left_out[run] = partly(damage)
-        parts = [part for name, index in blocks for part in alarm_parts(store, index, name, left_out)]
         with connect(store, [run], question="FROM held_out") as connection:
             rows = "SELECT unnest(part) FROM (SELECT unnest(from_json($1, $2)) AS part)"
             connection.execute(f"CREATE TABLE lines.alarm_parts AS {rows}", [json.dumps(parts), PART])
@@ -148,15 +151,26 @@ def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
     return [*advice, *(f"alarms may be missing, {why}" for why in left_out.values())]
 
 
-def alarm_parts(store: Store, index: Indexed, block: str, left_out: dict[str, str]) -> list[dict[str, Any]]:
-    """Return the rows of `alarm_parts` of a block, asked once per state of it; `left_out` takes what can't be read."""
-    path = index_path(store, index.run, "alarms").with_suffix("") / f"{block}.json"
-    state, cache = [index.state, fingerprint_of({"sql": view_sql("alarm_parts")})], recall(path, index.run)
-    if cache is None or cache["state"] != state:
-        answers = dict(ask_runs(store, [index], PARTS, left_out)).get(index.run)
-        cache = {"run": index.run, "state": state, "parts": answers["parts"] if answers else []}
+def alarm_parts(
+    store: Store, run: str, block: Block, whole: bool, damage: dict[str, str], left_out: dict[str, str]
+) -> list[dict[str, Any]]:
+    """Return the rows of `alarm_parts` of a block, asked once per state of it; `damage` takes what is damaged in it,
+    `left_out` what can't be read.
+
+    Args:
+        whole: look at all its files. Of a block that the run has left behind only the folders of its iterations are
+            looked at: what was told of it when its files were sound is true even if one is damaged since.
+    """
+    path = index_path(store, run, "alarms").with_suffix("") / f"{block.name}.json"
+    asked, cache = fingerprint_of({"sql": view_sql("alarm_parts")}), recall(path, run)
+    index = indexed_block(store, run, block, stages=None if whole else frozenset())
+    if cache is None or cache["state"] != [index.state, asked]:
+        index = index if whole else indexed_block(store, run, block)
+        answers = dict(ask_runs(store, [index], PARTS, left_out)).get(run)
+        cache = {"run": run, "state": [index.state, asked], "parts": answers["parts"] if answers else []}
         if answers:
             remember(path, cache)
+    damage |= index.damage
     rows: list[dict[str, Any]] = cache["parts"]
     return rows
 

@@ -3,6 +3,7 @@
 import io
 import json
 import random
+import re
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -119,6 +120,22 @@ def test_blocks_that_a_run_has_left_behind_are_read_once_and_decide_with_the_oth
     commit_stage(copy, "updates", {"updates": [row | {"entropy": 2.0}]}, [], "falling", 3)
     assert len(standing_alarms(copy, "falling")) == len(whole) - 1
     assert len(asked) == 6
+
+
+def test_of_blocks_that_a_run_has_left_behind_no_stage_is_looked_at_again(store, tmp_path, monkeypatch):
+    copy = Store.open(str(shutil.copytree(store.root, tmp_path / "store")))
+    monkeypatch.setattr(blocks, "BLOCK", 1)
+    whole, stamps, stamp = standing_alarms(copy, "falling"), [], blocks.stamp_of
+    monkeypatch.setattr(blocks, "stamp_of", lambda path: stamps.append(str(path)) or stamp(path))
+    (torn,) = Path(copy.root, "falling/iteration=00001/credit").rglob("part-credit-*.parquet")
+    torn.write_bytes(b"PAR1")
+    assert standing_alarms(copy, "falling") == whole  # as told when it was sound
+    parts = [path for path in stamps if path.endswith(".parquet") and "/evaluations/" not in path]
+    seen = {*re.findall("iteration=[0-9]+/", " ".join(parts))}
+    assert seen == {"iteration=00003/"}
+    (folder,) = Path(copy.root, "falling/iteration=00001/retries").iterdir()
+    shutil.rmtree(folder.parent)
+    assert "alarms may be missing, without 1 damaged stages" in standing_alarms(copy, "falling")[-1]
 
 
 @pytest.mark.parametrize("run", ["falling", "sound"])

@@ -88,8 +88,9 @@ def opened(root: str, newest: int | None) -> set[str]:
         reader.close()
 
 
-def test_status_opens_its_newest_blocks_however_long_the_run_is_and_says_the_same(root, monkeypatch):
-    monkeypatch.setattr(blocks, "BLOCK", 1)
+@pytest.mark.parametrize("block", [1, 3, 25])
+def test_status_opens_its_newest_iterations_however_long_the_run_is_and_says_the_same(root, monkeypatch, block):
+    monkeypatch.setattr(blocks, "BLOCK", block)
     assert len(opened(root, None)) == 4
     assert opened(root, terminal.SHOWN) == {"iteration=00002", "iteration=00003"}
     said = printed(root)

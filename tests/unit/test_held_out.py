@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from r3l.audit.lines import Line, iterations
 from r3l.audit.reader import Reader
 from r3l.audit.tasks import HEAT
 from r3l.intervals import difference
 from r3l.records import EvaluatedEpisode
+from r3l.store.index import blocks
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage
 
@@ -84,3 +86,11 @@ def test_a_difference_of_two_rates_has_an_interval() -> None:
     assert (round(low, 3), round(high, 3)) == (-0.051, 0.398)
     wide, _ = difference((0.5, 8), (0.3125, 8))
     assert wide < low < 0.1875 < high
+
+
+@pytest.mark.parametrize("block", [1, 25])
+def test_the_newest_iterations_are_on_the_terms_that_most_of_the_run_was_evaluated_on(store, monkeypatch, block):
+    monkeypatch.setattr(blocks, "BLOCK", block)
+    whole, newest = (iterations(Reader(store, ["demo"], newest=count), Line("demo")) for count in (None, 1))
+    assert newest == whole[-1:]
+    assert newest[0]["evaluation_success"] == 0.6

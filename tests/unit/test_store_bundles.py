@@ -123,7 +123,8 @@ def test_a_sweep_parses_only_manifests_beside_which_a_part_lies_that_they_do_not
     )
     folder = Path(store.root, "demo/iteration=00003/credit/shard=000")
     (folder / "part-credit-0123456789ab.parquet").write_bytes(b"of a writer that died")
-    assert store.sweep("demo") == ["demo/iteration=00003/credit/shard=000/part-credit-0123456789ab.parquet"]
+    with store.writer_lock("demo", "", 3):
+        assert store.sweep("demo") == ["demo/iteration=00003/credit/shard=000/part-credit-0123456789ab.parquet"]
     assert set(parsed) == {"demo/iteration=00003/credit/shard=000"}
 
 

@@ -66,19 +66,21 @@ def show(
     from flows.cli.screen.answers import warn_of_damage
     from r3l.audit.lines import Line
     from r3l.audit.terminal import show as shown
+    from r3l.store.genealogy import iteration_of
 
     opened = Store.open(store, reading=True)
-    warn_of_damage(opened, [run] if run else opened.runs())
+    warn_of_damage(opened, [run] if run else opened.runs(), at=iteration_of(trajectory))
     screen().print(shown(opened, trajectory, Line(run, branch) if run else None))
 
 
 def status(word: RunWord = "", run: Run = "", branch: Branch = "", store: Root = "") -> None:
     """Show where a run stands: the stages of its newest iteration, its figures, its account."""
     from flows.cli.screen.answers import warn_of_damage
+    from r3l.audit.terminal import SHOWN
     from r3l.audit.terminal import status as shown
 
     run, opened = the_run(word, run), Store.open(store, reading=True)
-    warn_of_damage(opened, [run])
+    warn_of_damage(opened, [run], newest=SHOWN)
     screen().print(shown(opened, run, branch))
 
 
@@ -141,11 +143,12 @@ def why(
     """Explain why a trajectory was trained with its weights: row, credit, retry, reflection, base, task, and the step
     it went into."""
     from flows.cli.screen.answers import story, warn_of_damage
+    from r3l.store.genealogy import iteration_of
     from r3l.store.genealogy import why as genealogy
 
     run_store = Store.open(store, reading=True)
     run = only_run(run_store, run)
-    warn_of_damage(run_store, [run])
+    warn_of_damage(run_store, [run], at=iteration_of(trajectory))
     screen().print(story(str(genealogy(run_store, run, trajectory, branch, turn))), soft_wrap=True)
 
 

@@ -83,9 +83,10 @@ def story(text: str) -> Text:
     return coloured_text
 
 
-def warn_of_damage(store: Store, runs: Sequence[str]) -> None:
-    """Print a warning for each of these runs of which the answer leaves something out."""
-    warn_of_left_out(left_out_of(store, runs))
+def warn_of_damage(store: Store, runs: Sequence[str], **read: int | None) -> None:
+    """Print a warning for each of these runs of which the answer leaves something out. What of a run is `read`: as in
+    `left_out_of`."""
+    warn_of_left_out(left_out_of(store, runs, **read))
 
 
 def warn_of_left_out(left_out: Mapping[str, str]) -> None:

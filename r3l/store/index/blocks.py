@@ -30,6 +30,8 @@ from r3l.store.stage import Store
 from r3l.store.tables.parts import only_value
 
 BLOCK = 25  # iterations
+BRANCHES = "branches"  # the block that all of them share
+EVALUATIONS = frozenset({"evaluations"})
 
 
 class Block(NamedTuple):
@@ -38,6 +40,11 @@ class Block(NamedTuple):
     name: str
     folders: list[str]
     beside: list[str]
+
+    @property
+    def last(self) -> int | None:
+        """Find its last iteration; None for a block of other folders, such as all branches."""
+        return None if self.name in ("", BRANCHES) else int(self.folders[-1].rpartition("=")[2])
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,14 +81,23 @@ def index_run(
 
     Args:
         stages: read these alone, without their rows of the view `stages`, and look at no other stage's files.
-        newest: read of the run itself no earlier block than these newest iterations lie in (None: all).
+        newest: read of the run itself no earlier block than these newest iterations lie in, but for evaluations: all of
+            them decide which can be compared (None: all).
         wide: read every column of the view `stages`, and not only those that other views read.
         at: read of the run itself only the block in which this iteration lies (None: all).
 
     Raises:
         StoreError: no stage of the run is sound.
     """
-    some = [indexed_block(store, run, block, verify, stages, wide) for block in blocks_of(store, run, newest, at)]
+    blocks = [*blocks_of(store, run, at)]
+    numbered = [block.last for block in blocks if block.last is not None]
+    before = -2 if newest is None else max(numbered, default=0) - newest
+    some = [
+        indexed_block(
+            store, run, block, verify, EVALUATIONS if block.last is not None and block.last <= before else stages, wide
+        )
+        for block in blocks
+    ]
     damage = {folder: why for one in some for folder, why in one.damage.items()}
     if damage and not any(one.sound for one in some):
         raise StoreError(next(iter(damage.values())))
@@ -98,7 +114,7 @@ def index_run(
     return Indexed(run, state, read, damage, sound=True)
 
 
-def blocks_of(store: Store, run: str, newest: int | None = None, at: int | None = None) -> Iterator[Block]:
+def blocks_of(store: Store, run: str, at: int | None = None) -> Iterator[Block]:
     """Yield the blocks of a run, its branches last: what they took over lies in iterations that they share with it. A
     store without stamps is not cached, and listed at once."""
     if not isinstance(store.files, LocalFiles):
@@ -111,14 +127,13 @@ def blocks_of(store: Store, run: str, newest: int | None = None, at: int | None 
             folders.setdefault(int(match[1]) // BLOCK, []).append(f"{run}/{name}")
         elif name != "policies":
             others.append(f"{run}/{name}")
-    first = 0 if newest is None else (max(folders, default=0) * BLOCK - newest + 1) // BLOCK
     for number in sorted(folders):
-        if (newest is None or number >= first) and (at is None or number == at // BLOCK):
+        if at is None or number == at // BLOCK:
             yield Block(str(number), folders[number], [])
     if others:
         shared = {f"{run}/{name}" for folder in others for name in store.files.folders(folder)}
         own = [folder for block in folders.values() for folder in block]
-        yield Block("branches", others, [folder for folder in own if folder in shared])
+        yield Block(BRANCHES, others, [folder for folder in own if folder in shared])
 
 
 def indexed_block(

@@ -103,7 +103,27 @@ class Contents:
         own, taken_over = (
             [part for part in parts if part.iteration == iteration] for parts in (self.own, self.taken_over)
         )
-        return Contents(rows_at(self.stages, iteration), rows_at(self.seen, iteration), own, taken_over)
+        stages, seen = (
+            chosen(rows, [number == iteration for number in rows["iteration"]]) for rows in (self.stages, self.seen)
+        )
+        return Contents(stages, seen, own, taken_over)
+
+    def newest(self, count: int) -> Contents:
+        """Leave out all but so many newest iterations of each line. Files of evaluations stay: all of them decide which
+        can be compared."""
+        last: dict[tuple[str, str], int] = {}
+        for rows in (self.stages, self.seen):
+            for run, branch, iteration in places(rows):
+                last[run, branch] = max(iteration, last.get((run, branch), iteration))
+        own, taken_over = (
+            [part for part in parts if part.stage == "evaluations" or part.iteration > last[part.line] - count]
+            for parts in (self.own, self.taken_over)
+        )
+        stages, seen = (
+            chosen(rows, [number > last[run, branch] - count for run, branch, number in places(rows)])
+            for rows in (self.stages, self.seen)
+        )
+        return Contents(stages, seen, own, taken_over)
 
     def narrow(self) -> Contents:
         """Leave out the columns of `stages` that no view reads."""
@@ -111,9 +131,13 @@ class Contents:
         return replace(self, stages=stages, seen=seen)
 
 
-def rows_at(rows: dict[str, list[Any]], iteration: int) -> dict[str, list[Any]]:
-    here = [one == iteration for one in rows["iteration"]]
-    return {name: list(compress(column, here)) for name, column in rows.items()}
+def chosen(rows: dict[str, list[Any]], which: list[bool]) -> dict[str, list[Any]]:
+    return {name: list(compress(column, which)) for name, column in rows.items()}
+
+
+def places(rows: dict[str, list[Any]]) -> Iterator[tuple[str, str, int]]:
+    """Yield run, branch and iteration of each row."""
+    return zip(rows["run"], rows["branch"], rows["iteration"], strict=True)
 
 
 def contents_of(stages: Iterable[Manifest], beside: Collection[str] = ()) -> Contents:
