@@ -16,9 +16,10 @@ def group_statistics(rewards_G: ArrayLike, ddof: int = 1) -> tuple[float, float]
 
 
 def degenerate(rewards_G: ArrayLike) -> bool:
-    """Tell whether all rewards are equal, so that the group says nothing about which member was better."""
+    """Tell whether all rewards are equal, or there is none, so that the group says nothing about which member was
+    better."""
     rewards = np.asarray(rewards_G, dtype=np.float64)
-    return bool(rewards.min() == rewards.max())
+    return bool((rewards == rewards[:1]).all())
 
 
 def scaled_advantages(rewards_G: ArrayLike, scale: Literal["std", "none"], ddof: int = 1) -> Floats:

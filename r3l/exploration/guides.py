@@ -44,8 +44,8 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """An attempt that is to be reflected on: `attempt` counts the reflections on its base, `name` is the new one's
-    id."""
+    """An attempt that is to be reflected on: `attempt` counts the reflections on its base, `name` is the new one's id,
+    `remembered` an earlier report that led to a success at the task."""
 
     explorer: Explorer
     task: Task
@@ -53,6 +53,7 @@ class About:
     episode: Episode
     attempt: int
     name: str
+    remembered: str = ""
 
     @property
     def begun(self) -> Written:
@@ -67,7 +68,9 @@ class About:
     def continued(self) -> list[int]:
         """The attempt's own ids, C0 + A0 + C1 + A1 + ..., then the request."""
         turns, trajectory, chat = self.episode.turns, self.episode.trajectory, self.explorer.chat
-        messages = continued_messages(len(turns), trajectory.final_observation, trajectory.reward, self.kind)
+        messages = continued_messages(
+            len(turns), trajectory.final_observation, trajectory.reward, self.kind, self.remembered
+        )
         own = [token for turn in turns for token in (*turn.context_ids, *turn.response_ids)]
         return own + chat.following(messages, chat.closed(turns[-1].response_ids))
 
@@ -76,7 +79,9 @@ class About:
         """The conversation of a reflector that reads the attempt as one text, as a teacher always does."""
         turns = [(turn.observation, turn.response) for turn in self.episode.turns]
         trajectory = self.episode.trajectory
-        return reflection_messages(turns, trajectory.final_observation, trajectory.reward, kind=self.kind)
+        return reflection_messages(
+            turns, trajectory.final_observation, trajectory.reward, kind=self.kind, remembered=self.remembered
+        )
 
     @property
     def kind(self) -> Kind:

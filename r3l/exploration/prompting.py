@@ -33,25 +33,36 @@ def reflection_messages(
     reward: float,
     first: int = 0,
     kind: Kind = "report",
+    remembered: str = "",
 ) -> list[Message]:
     """Write the reflector's conversation: the paper's reflection prompt (or the prompt for a critique in free words),
     then the trajectory."""
     return [
-        {"role": "system", "content": request(kind)},
+        {"role": "system", "content": request(kind, remembered)},
         {"role": "user", "content": transcript(turns, final_observation, reward, first)},
     ]
 
 
-def continued_messages(turns: int, final_observation: str, reward: float, kind: Kind = "report") -> list[Message]:
+def continued_messages(
+    turns: int, final_observation: str, reward: float, kind: Kind = "report", remembered: str = ""
+) -> list[Message]:
     """Write what is said to a reflector that has its attempt of so many turns before it, as its own conversation:
     feedback, reward, how the turns are counted, then the prompt."""
-    fields = {"feedback": final_observation, "reward": float(reward), "last": turns - 1, "request": request(kind)}
+    asked = request(kind, remembered)
+    fields = {"feedback": final_observation, "reward": float(reward), "last": turns - 1, "request": asked}
     return [{"role": "user", "content": Template(prompt("continued")).substitute(fields)}]
 
 
-def request(kind: Kind) -> str:
-    """Read the paper's reflection prompt, or the prompt for a critique in free words."""
-    return prompt("reflection" if kind == "report" else kind)
+def request(kind: Kind, remembered: str = "") -> str:
+    """Read the paper's reflection prompt, or the prompt for a critique in free words; below it what guidance is
+    remembered, where any is."""
+    asked = prompt("reflection" if kind == "report" else kind)
+    return f"{asked}\n\n{remembered_guidance(remembered)}" if remembered else asked
+
+
+def remembered_guidance(report: str) -> str:
+    """Write what a reflector is shown of an earlier iteration. `report` is data, never a template."""
+    return Template(prompt("remembered")).substitute(report=report)
 
 
 def guidance(report: str) -> str:

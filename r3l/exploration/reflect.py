@@ -2,7 +2,7 @@
 
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from r3l.environments.base import Secretive
@@ -34,15 +34,17 @@ async def reflect(
     about: Episode,
     attempt: int,
     group_failed: bool = True,
+    remembered: str = "",
 ) -> Reflection:
     """Reflect on `about` (the base itself, or an earlier distilled trajectory of it). Always a row, valid or not.
 
     Args:
         group_failed: whether no base of the group solved the task.
+        remembered: an earlier report that led to a success at the task, which the reflector is shown.
     """
     began = time.monotonic()
     reflection_id = f"{base.trajectory.trajectory_id}/reflection={attempt}"
-    request = About(explorer, task, plan, about, attempt, reflection_id)
+    request = About(explorer, task, plan, about, attempt, reflection_id, remembered)
     writing, reading = await _written(request, base)
     prompt_tokens, response_tokens = writing.counts or (len(writing.context_ids), len(writing.token_ids))
     sampled_tokens, is_parsed = response_tokens or 0, reading.status == Status.PARSED
@@ -55,13 +57,8 @@ async def reflect(
         task=task.task,
         group_id=task.group_id,
         attempt=attempt,
-        status=reading.status,
-        reason=reading.reason,
         text=writing.text,
-        report=reading.report,
-        outcome=reading.outcome,
-        pivot_asked=reading.pivot_asked,
-        pivot_turn=reading.pivot_turn,
+        **asdict(reading),
         decision=_decided(explorer, task, plan, about, reading, group_failed),
         context_ids=writing.context_ids,
         response_ids=writing.token_ids,

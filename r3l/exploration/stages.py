@@ -1,7 +1,7 @@
 """The sampling stages, each for one shard of tasks: records in, records out. They know plans, not methods."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from r3l.errors import ConfigError
@@ -36,8 +36,11 @@ def reflections_stage(
     bases: Sequence[Episode],
     abouts: Sequence[Episode],
     attempt: int,
+    remembered: Mapping[str, Reflection] | None = None,
 ) -> list[Reflection]:
-    """Write the reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i]."""
+    """Write the reflection number `attempt` on every base; abouts[i] is the latest attempt that grew from bases[i].
+    `remembered`: by the name of a task a reflection that its reflector is shown."""
+    shown = {task_id: one.report for task_id, one in (remembered or {}).items()}
     by_slot = {task.task: task for task in tasks}
     solved_tasks = {base.trajectory.task for base in bases if base.trajectory.reward >= plan.retry_reward_below}
     explorer.progress.add("reflections", planned=len(bases))
@@ -52,6 +55,7 @@ def reflections_stage(
                     about,
                     attempt,
                     group_failed=base.trajectory.task not in solved_tasks,
+                    remembered=shown.get(base.trajectory.task_id, ""),
                 )
                 for base, about in zip(bases, abouts, strict=True)
             ]

@@ -93,6 +93,11 @@ def memory(settings: AnyMethod) -> Memory:
     return method_of(settings).memory(settings)
 
 
+def guidance_memory(settings: AnyMethod) -> int:
+    """Say how many iterations back a guidance that led to a success is shown to the reflector."""
+    return method_of(settings).guidance_memory(settings)
+
+
 def credit_stage(
     settings: AnyMethod, trajectories: Sequence[Trajectory], turns: Sequence[Turn] = ()
 ) -> tuple[list[Credit], list[Event]]:

@@ -203,6 +203,11 @@ class Method(Generic[S]):
         """Say how many corrections are remembered, and learned again."""
         return Memory()
 
+    def guidance_memory(self, settings: S) -> int:
+        """Say in how many iterations back the guidance is looked for after which a retry of the same task won: the
+        reflector is shown it."""
+        return 0
+
     def report_objective(self, settings: S) -> Objective:
         """Choose the loss of a reflection's row, where it is another one than that of a retry's."""
         return self.lesson_objective(settings)

@@ -40,7 +40,7 @@ def report_worths(
 def compare_rewards(rewards: Sequence[float | str]) -> list[float | str]:
     """Compare what each reflection of a task brought with the mean of those of which that is known."""
     gains = [one for one in rewards if not isinstance(one, str)]
-    advantages = iter(scaled_advantages(gains, "none").tolist() if gains else [])
+    advantages = iter(scaled_advantages(gains, "none").tolist())
     return [one if isinstance(one, str) else next(advantages) for one in rewards]
 
 

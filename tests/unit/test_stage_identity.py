@@ -134,6 +134,7 @@ OF_SETTING = {
     **dict.fromkeys(("method.meta_memory", "method.meta_replay"), "replay"),
     # by what the teacher is: see test_guidance.py
     **dict.fromkeys(("method.teacher", "method.teacher_model", "method.teacher_every"), ""),
+    "method.memory_iterations": "",  # by what is remembered: see test_taught.py
     **dict.fromkeys(("method.continuations", "method.turns_sampled"), "credit training_rows continuations"),
     "method.reflect": f"{PLANNED} base",  # without reflections all of the budget are bases
     **dict.fromkeys(

@@ -3,6 +3,7 @@
 import json
 import shutil
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow.parquet as pq
@@ -13,15 +14,18 @@ from safetensors.torch import load_file, save_file
 from r3l.config import compose
 from r3l.config.methods.taught import RLSDSettings, RLTFSDSettings, SDPOSettings
 from r3l.errors import TrainingError
+from r3l.exploration.stages import base_stage, reflections_stage
 from r3l.losses import LOSSES, taught_advantage
-from r3l.methods import METHODS
+from r3l.methods import METHODS, plan
 from r3l.methods.taught.contexts import behind_guidance, behind_success, teacher_of
+from r3l.pipeline.stages.remembered import identity_of_remembered, remembered
 from r3l.store.check import check_run
 from r3l.store.policies.snapshots import optimiser_digest
 from r3l.store.stage import Store
 from r3l.training.gradients import RowScores, row_gradient
 from tests.support.exploration_group import base, distilled, played, reflection, retry
-from tests.support.rehearsal import rehearse, tiny_policy, update
+from tests.support.fakes import explorer
+from tests.support.rehearsal import TASKS, rehearse, tiny_policy, update, walker
 from tests.support.store_iteration import commit_iteration
 from tests.support.update_world import record, rows_of
 
@@ -170,6 +174,13 @@ def test_rltf_sd_and_erl_agree_with_their_formulas_on_random_rewards():
         assert [one.advantage for one in lessons] == pytest.approx([*normal(seconds)] * 2)
 
 
+@pytest.mark.parametrize("preset", ["erl", "reflect_retry_reward"])
+def test_reflections_of_a_task_that_nobody_retried_are_left_out(preset):
+    solved, told = base(0, reward=1.0), replace(reflection(0), decision="no retry: success")
+    found = METHODS[preset].lessons(compose(method=preset).method, [solved], [told])
+    assert found == ([], [(told.reflection_id, "no retry: success")])
+
+
 def test_rows_of_erls_seconds_weigh_what_their_reflections_do(tmp_path):
     settings = compose(method="erl").method
     tables, _ = rehearse(settings)
@@ -254,3 +265,53 @@ def test_a_teacher_may_be_an_average_of_policies_that_is_carried_on(policy, tmp_
     save_file({"another": newest["model.norm.weight"]}, f"{state}/teacher.safetensors")
     with pytest.raises(TrainingError, match="the average of another policy"):
         taught_by("other", place, optimiser=state, training=training | {"teacher_average": 0.25})
+
+
+def test_erls_reflector_is_shown_the_newest_guidance_after_which_a_second_won(tmp_path):
+    """Two stored iterations of the same tasks, in whose second nobody wins task 0; task 1 has a win in both."""
+    settings = compose(method="erl", assignments=["method.memory_iterations=2"]).method
+    store, tables = Store.open(str(tmp_path)), rehearse(settings)[0]
+    won = [one for one in tables["retries"]["trajectories"] if one.success]
+    assert {one.task for one in won} == {0, 1}
+    for iteration in (0, 1):
+        stages = {name: {kind: [*rows] for kind, rows in parts.items()} for name, parts in tables.items()}
+        stages["retries"]["trajectories"] = [
+            replace(one, iteration=iteration, success=one.success and (iteration, one.task) != (1, 0))
+            for one in tables["retries"]["trajectories"]
+        ]
+        stages["reflections"]["reflections"] = [
+            replace(one, iteration=iteration, report=f"{one.report} of {iteration}")
+            for one in tables["reflections"]["reflections"]
+        ]
+        commit_iteration(store, iteration=iteration, tables=stages)
+
+    def bench(iteration, back=2):
+        method = settings.model_copy(update={"memory_iterations": back})
+        return SimpleNamespace(
+            store=store, config=compose(run="demo").model_copy(update={"method": method}), iteration=iteration
+        )
+
+    batch = [replace(one, iteration=2) for one in TASKS]
+    shown = remembered(bench(2), batch)
+    assert {task: one.report.rpartition(" ")[2] for task, one in shown.items()} == {
+        TASKS[0].task_id: "0",
+        TASKS[1].task_id: "1",
+    }
+    assert shown[TASKS[0].task_id].reflection_id in {one.reflection_id for one in won}
+    assert remembered(bench(2, back=1), batch).keys() == {TASKS[1].task_id}
+    assert remembered(bench(2, back=0), batch) == {} == remembered(bench(0), batch) == remembered(bench(2), [])
+    # its words stand in the prompt of that task's reflections alone, and change the identity of the stage
+    wanted, world = plan(settings, 4), explorer(walker)
+    bases = base_stage(world, TASKS, wanted)
+    only = {TASKS[0].task_id: replace(shown[TASKS[0].task_id], report="$report turned left")}
+    told = reflections_stage(world, TASKS, wanted, bases, bases, 0, only)
+    plain = reflections_stage(world, TASKS, wanted, bases, bases, 0)
+    texts = {one.reflection_id: world.chat.text(one.context_ids) for one in told}
+    assert {name for name, text in texts.items() if "$report turned left" in text} == {
+        one.reflection_id for one in told if one.task == TASKS[0].task
+    }
+    assert [one.context_ids for one in told if one.task] == [one.context_ids for one in plain if one.task]
+    assert identity_of_remembered({}) == {}
+    [(name, _)] = identity_of_remembered(only)["remembered"].values()
+    assert name == only[TASKS[0].task_id].reflection_id
+    assert identity_of_remembered(only) != identity_of_remembered({TASKS[0].task_id: shown[TASKS[0].task_id]})

@@ -188,6 +188,16 @@ class ReflectRetryRewardSettings(ClippedSettings):
 class ERLSettings(ReflectRetryRewardSettings):
     kind: Literal["erl"] = "erl"  # type: ignore[assignment]
     kl_coefficient: float = Field(0.001, ge=0, le=10, description=KL)
+    memory_iterations: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description=(
+            "Number of earlier iterations, up to 1000000, in which the last guidance is looked for after which a retry "
+            "of the same task solved it: the reflector is shown it. 0: none. With 1000000 it is the authors' memory."
+        ),
+        json_schema_extra=identity_of(),  # what is shown is in the identity of the stage that shows it
+    )
 
 
 class GiGPOSettings(ClippedSettings):

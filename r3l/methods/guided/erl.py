@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from r3l.config.methods.rivals import ReflectRetryRewardSettings
+from r3l.config.methods.rivals import ERLSettings, ReflectRetryRewardSettings
 from r3l.credit.advantages import scaled_advantages
 from r3l.credit.amplification import signs
 from r3l.methods.base import LeftOut, Lesson, Objective
@@ -14,13 +14,16 @@ from r3l.records import Credit, Kind, Reflection, Trajectory
 class ERL(ReflectRetryReward):
     """Samples as Reflect, Retry, Reward. GRPO on the first attempts, on the reflections, whose reward is their second
     attempt's, and on these as they ran, each kind against its own; RAFT on those that solve the task, behind the plain
-    prompt. The authors' memory of the last successful prompt is not kept.
+    prompt. With `memory_iterations` the reflector is shown the last guidance after which a second at the task won.
     """
+
+    def guidance_memory(self, settings: ReflectRetryRewardSettings) -> int:
+        return settings.memory_iterations if isinstance(settings, ERLSettings) else 0
 
     def credit(self, settings: ReflectRetryRewardSettings, members: Sequence[Trajectory]) -> list[Credit]:
         credits = super().credit(settings, members)
         firsts = [one.reward - one.penalty for one in credits if one.kind == Kind.BASE]
-        scaled = scaled_advantages(firsts, settings.scale).tolist() if firsts else []
+        scaled = scaled_advantages(firsts, settings.scale).tolist()
         of_firsts = zip(scaled, signs(scaled), strict=True)
         is_kept = [one.reward >= settings.success_threshold for one in members]
         worths = [

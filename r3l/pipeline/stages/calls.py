@@ -5,12 +5,14 @@ What is stored with the same fingerprint is not computed again; only small `Stag
 
 from collections.abc import Callable, Sequence
 from functools import wraps
+from typing import Any
 
 from r3l.exploration import stages as exploration
 from r3l.exploration.oracle import oracle_stage
 from r3l.methods import counted_groups, credit_stage, credits_turns, plan, training_rows_stage
 from r3l.pipeline.stages import replay_buffer, stage_io
 from r3l.pipeline.stages.identity import other_world
+from r3l.pipeline.stages.remembered import identity_of_remembered, remembered
 from r3l.pipeline.stages.run_stage import run_stage
 from r3l.pipeline.stages.task_batch import draw, replacements
 from r3l.pipeline.stages.updates import policy_is_there, update_tables
@@ -51,6 +53,13 @@ CALLS: dict[str, Callable[..., StageRef]] = {"tasks": draw_tasks}
 Parents = list[StageRef]
 
 
+def shown(bench: Workbench, batch: StageRef, stage: str, shard: int) -> dict[str, Any]:
+    """Find what a stage of a shard is made from that no setting and no parent of it tells."""
+    if stage == "reflections":
+        return identity_of_remembered(remembered(bench, _shard_tasks(bench, batch, shard)))
+    return other_world(bench, batch) if STAGES[stage].plays else {}
+
+
 def of_a_shard(stage: str) -> Callable[[Callable[..., stage_io.Tables]], Callable[..., StageRef]]:
     """Make the function that computes the tables of a shard a call of `CALLS`, which finds or commits the stage."""
 
@@ -58,7 +67,7 @@ def of_a_shard(stage: str) -> Callable[[Callable[..., stage_io.Tables]], Callabl
         @wraps(compute)
         def call(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int = 0) -> StageRef:
             arguments = (bench, batch, parents, shard, *([round_] if STAGES[stage].rounds else []))
-            extra = other_world(bench, batch) if STAGES[stage].plays else None
+            extra = shown(bench, batch, stage, shard)
             return run_stage(
                 bench, stage, label(bench, shard, round_), parents, lambda: compute(*arguments), extra=extra
             )
@@ -106,9 +115,8 @@ def find_oracle_pivots(bench: Workbench, batch: StageRef, parents: Parents, shar
 def reflect(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int) -> stage_io.Tables:
     """Reflect on every base of a shard, or from the second round on, on the attempt that grew from it."""
     tasks, bases_and_latest = _shard_tasks(bench, batch, shard), _grown(bench, parents)
-    return {
-        "reflections": exploration.reflections_stage(bench.explorer, tasks, plan_of(bench), *bases_and_latest, round_)
-    }
+    arguments = (bench.explorer, tasks, plan_of(bench), *bases_and_latest, round_)
+    return {"reflections": exploration.reflections_stage(*arguments, remembered=remembered(bench, tasks))}
 
 
 @of_a_shard("retries")
