@@ -14,8 +14,8 @@ from r3l.store.differences.first_difference import Line as StoredLine
 from r3l.store.differences.first_difference import Parting, parting
 from r3l.store.figures import LINES
 from r3l.store.files.lock import LOCK, living
+from r3l.store.layout import ITERATION, iteration_folder, key_of, line_folder
 from r3l.store.layout import SETTINGS as SAVED
-from r3l.store.layout import iteration_folder, line_folder
 from r3l.store.manifest import unsealed
 from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
@@ -73,11 +73,18 @@ def list_lines(store: Store) -> list[Line]:
 def known_line(reader: Reader, line: Line) -> Line:
     """Check that the store has the line. Raise StoreError, naming those there are, where it doesn't."""
     line_folder(line.run, line.branch)  # a name that no run can have is looked for nowhere
-    there = [str(Line(row["run"], row["branch"])) for row in lines(reader.of(line.run))]
-    if str(line) not in there:
-        others = there or [str(one) for one in list_lines(reader.store)]
+    if not is_begun(reader.store, line):
+        others = [str(one) for one in list_lines(reader.store)]
         raise StoreError(f"{line}: not in {reader.store.root}; it has {', '.join(others) or 'no runs'}")
     return line
+
+
+def is_begun(store: Store, line: Line) -> bool:
+    """Tell whether the line has a committed stage, by the first iteration that has one: a long run is not read for
+    it."""
+    top = line_folder(line.run, line.branch)
+    iterations = (f"{top}/{name}" for name in store.files.folders(top) if ITERATION.fullmatch(name))
+    return any(key_of(path) for folder in iterations for path in store.files.paths(folder))
 
 
 def iterations(reader: Reader, line: Line) -> list[Row]:

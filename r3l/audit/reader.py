@@ -58,16 +58,17 @@ class Reader:
         self._guard = threading.Lock()
         self._snapshot: Snapshot | None = None
         self._looked = 0.0
-        self._readers: OrderedDict[str, Reader] = OrderedDict()
+        self._readers: OrderedDict[tuple[str, int | None], Reader] = OrderedDict()
 
-    def of(self, run: str) -> Reader:
-        """Find a reader of this run alone: in a store of many runs, connecting to one and asking it is many times as
-        fast."""
+    def of(self, run: str, at: int | None = None) -> Reader:
+        """Find a reader of this run alone, `at` one iteration of it: in a store of many runs or iterations, connecting
+        to one and asking it is many times as fast."""
         if self.runs is not None:
             return self
+        at = self.at if at is None else at
         with self._guard:
-            reader = self._readers.setdefault(run, Reader(self.store, [run], self.look_again, at=self.at))
-            self._readers.move_to_end(run)
+            reader = self._readers.setdefault((run, at), Reader(self.store, [run], self.look_again, at=at))
+            self._readers.move_to_end((run, at))
             oldest = self._readers.popitem(last=False)[1] if len(self._readers) > KEPT else None
         if oldest is not None:
             oldest.close()

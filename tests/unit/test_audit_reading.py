@@ -1,8 +1,10 @@
 """What the audit reads, against the hand-made iteration of tests/support/store_iteration.py."""
 
 import dataclasses
+import re
 
 import pytest
+from fastapi.testclient import TestClient
 
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.findings import account, accuracy, by_pivot, confusion, events, reasons, stages, worst_reflections
@@ -10,7 +12,10 @@ from r3l.audit.groups import Filter, choices, distinct_names, group_page
 from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, lines
 from r3l.audit.reader import Reader
 from r3l.audit.tokens import token_page
+from r3l.audit.web.app import make_app
+from r3l.audit.web.app_state import AppState
 from r3l.errors import StoreError
+from r3l.store.index import blocks
 from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
@@ -32,6 +37,27 @@ def reader(tmp_path_factory):
     found = Reader(store)
     yield found
     found.close()
+
+
+@pytest.mark.parametrize("page", ["group?iteration=1&id=iteration=1/task=0", "tokens?iteration=1&source={source}"])
+def test_a_page_of_one_iteration_looks_at_no_other_and_says_the_same(reader, monkeypatch, page):
+    source = reader.rows("SELECT max(source_id) AS source FROM training_rows WHERE iteration = 1 AND role <> 'replay'")
+    url = f"/run/demo/{page.format(**source[0])}"
+    monkeypatch.setattr(blocks, "BLOCK", 1)
+    stamps, stamp = [], blocks.stamp_of
+    monkeypatch.setattr(blocks, "stamp_of", lambda path: stamps.append(str(path)) or stamp(path))
+    texts = []
+    for whole in (False, True):
+        app = make_app(reader.store)
+        if whole:
+            monkeypatch.setattr(AppState, "of", lambda state, line, at=None: state.reader.of(line.run))
+        with TestClient(app, base_url="http://localhost") as client:
+            texts.append(client.get(url).text)
+        app.state.audit.close()
+        seen = {*re.findall("iteration=[0-9]+", " ".join(stamps))}
+        assert seen == ({"iteration=00000", "iteration=00001"} if whole else {"iteration=00001"})
+    assert texts[0] == texts[1]
+    assert "That can" not in texts[0]
 
 
 def test_the_lines_and_their_iterations(reader):

@@ -29,7 +29,8 @@ class AppState:
     def page(self, template: str, status: int = 200, **seen: Any) -> HTMLResponse:
         """Render a page. `line` in `seen` gives it the tabs of that run, and says what is left out of it."""
         line = seen.get("line")
-        seen.setdefault("left_out", self.of(line).left_out() if line else {})
+        if line and "left_out" not in seen:
+            seen["left_out"] = self.of(line).left_out()
         content = self.templates.get_template(template).render(
             {"line": None, "left_out": {}, "store": self.reader.store.root} | seen
         )
@@ -57,9 +58,9 @@ class AppState:
             self.boxes.pop(oldest).close()
         return box
 
-    def of(self, line: Line) -> Reader:
-        """Find the reader for questions about one run."""
-        return self.reader.of(line.run)
+    def of(self, line: Line, at: int | None = None) -> Reader:
+        """Find the reader for questions about one run, or one iteration of it."""
+        return self.reader.of(line.run, at)
 
 
 def current_state(request: Request) -> AppState:

@@ -85,11 +85,13 @@ def groups(
 @router.get("/group")
 def viewer(app_state: CurrentState, line: OfLine, id: Short, iteration: int, attempt: Short = "") -> HTMLResponse:
     """Show the four panes."""
-    shown_group = group(app_state.of(line), line, iteration, id, attempt)
+    reader = app_state.of(line, iteration)
+    shown_group = group(reader, line, iteration, id, attempt)
     shown_attempt = shown_group.attempt(attempt)
     context = {
-        "panes": panes(app_state.of(line), shown_group, shown_attempt),
-        "beside": neighbours(app_state.of(line), shown_group),
+        "panes": panes(reader, shown_group, shown_attempt),
+        "beside": neighbours(reader, shown_group),
+        "left_out": reader.left_out(),
     }
     return app_state.line_page("group.html", line, "groups", group=shown_group, attempt=shown_attempt, **context)
 
@@ -153,13 +155,9 @@ def tokens(
     app_state: CurrentState, line: OfLine, source: Short, iteration: int, page: PageNumber = 0, every: bool = False
 ) -> HTMLResponse:
     """Show a training row token by token: why was this token trained with this weight?"""
-    return app_state.line_page(
-        "tokens.html",
-        line,
-        "groups",
-        source=source,
-        shown=token_page(app_state.of(line), line, iteration, source, page, every),
-    )
+    reader = app_state.of(line, iteration)
+    shown = token_page(reader, line, iteration, source, page, every)
+    return app_state.line_page("tokens.html", line, "groups", source=source, shown=shown, left_out=reader.left_out())
 
 
 @router.get("/text")
