@@ -41,7 +41,8 @@ def page(exams: Sequence[Exam], scored: Scored, picture: str = "") -> str:
         "(advantage / |τ|, summed over the tokens of a reply and over the members that share it) that the way and the truth put on turns, which is the "
         "cosine of the updates if those of different turns are orthogonal. Cosine of gradients: the same between the two updates' gradients, "
         "by the policy's own weights in float32, group by group, on average over groups whose truth is not 0; of a group to which a way "
-        "gives no credit it is 0. A way with a teacher weighs single tokens: it stands here with the mean over a reply. Wrong sign and no credit: "
+        "gives no credit it is 0. A way with a teacher weighs single tokens: it stands here with the mean over a reply. "
+        "The ridge regression of the true advantage on features of turns was fitted on the other policies' turns. Wrong sign and no credit: "
         "shares of the absolute true advantage on turns that the way credits with the opposite sign, and not at all.",
         "",
         *([f"![rank correlation with the true advantage]({picture})", ""] if picture else []),

@@ -13,7 +13,7 @@ from r3l.exam.truth import true_advantages
 from r3l.exam.ways import Way
 from r3l.records import Kind
 
-NAME = "ridge regression on the other policies' turns"
+NAME = "ridge regression"
 PENALTY = 10.0  # of standardised features, beside some thousand turns
 
 

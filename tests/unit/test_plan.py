@@ -101,6 +101,8 @@ def test_recomputed_activations_and_adapters_take_less():
     assert shape.adapter_parameters(16) == 28 * 16 * (3072 + 3584 + 3072 + 20_992 + 10_496)
     assert training_memory(adapter, shape, 1).weights == 2 * 1_543_714_304 + 16 * shape.adapter_parameters(16)
     assert saved_bytes(adapter) == 12
+    averaged = compose(policy="qwen2.5-1.5b", assignments=["training.teacher_average=0.05"])
+    assert saved_bytes(averaged) == saved_bytes(compose(policy="qwen2.5-1.5b")) + 4
 
 
 def test_the_engines_cache_by_hand():

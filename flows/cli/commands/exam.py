@@ -88,9 +88,9 @@ def score_table(scored: Mapping[str, Sequence[Any]], title: str) -> Table:
     from r3l.exam.page import FIGURES, table
 
     grid = Table(title=title, title_justify="left")
-    grid.add_column("credit", no_wrap=True)
+    grid.add_column("credit", min_width=13)  # in 80 columns names and figures break between words
     for name in FIGURES.values():
-        grid.add_column(name, justify="right")
+        grid.add_column(name, justify="right", min_width=max(7, *map(len, name.split())))
     for name, figures in table(scored):
         grid.add_row(name, *map(str, figures))
     return grid
