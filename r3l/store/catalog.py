@@ -277,7 +277,7 @@ def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str
                 part
                 for part in all_parts
                 if part.table == "trajectories"
-                and part.stage in stages
+                and part.stage in (*stages, "")
                 and (name != "base_trajectories" or part.kind in ("", "base"))
             ],
         )

@@ -45,8 +45,8 @@ class Store:
 
     @classmethod
     def open(cls, root: str = "", *, reading: bool = False) -> Store:
-        """Open the store at `root`, a folder or ``s3://bucket/prefix``; empty: $R3L_STORE, else data/runs of
-        `r3l.system.home.home()`.
+        """Open the store at `root`, a folder, ``s3://bucket/prefix`` or the address of an export; empty: $R3L_STORE,
+        else data/runs of `r3l.system.home.home()`.
 
         Raises StoreError where it can't be written to, before anything is; with `reading`, where it is not there.
         """
@@ -54,7 +54,10 @@ class Store:
         if "://" not in root:
             return cls(LocalFiles(Path(root), reading))
         from r3l.store.files.objects import ObjectFiles
+        from r3l.store.files.web import SCHEMES, WebFiles
 
+        if root.partition("://")[0] in SCHEMES:
+            return cls(WebFiles(root))
         return cls(ObjectFiles(root))
 
     @property

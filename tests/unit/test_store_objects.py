@@ -4,11 +4,15 @@ one winner."""
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import duckdb
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from obstore.fsspec import BufferedFile
 
 from r3l.errors import StoreError
 from r3l.store.check import check_run
+from r3l.store.files.ranges import RangedFile
 from r3l.store.layout import StageKey
 from r3l.store.policies.snapshots import latest_policy
 from r3l.store.query import ask, connect_for_users
@@ -75,16 +79,27 @@ def test_a_connection_does_not_open_a_file_of_an_object_store_for_every_view(sto
     """However many views look at its columns."""
     commit_iteration(store)
     parts = [path for path in store.files.paths("demo") if path.endswith(".parquet")]
-    opened, begin = [], BufferedFile.__init__
+    opened, begin = [], RangedFile.__init__
 
-    def counted(file, files, path, *given, **named):
-        opened.append(path)
-        begin(file, files, path, *given, **named)
+    def counted(file, store, key, size):
+        opened.append(key)
+        begin(file, store, key, size)
 
-    monkeypatch.setattr(BufferedFile, "__init__", counted)
+    monkeypatch.setattr(RangedFile, "__init__", counted)
     ask(connect_for_users(store), "SELECT base_reward, trained_tokens FROM iterations")
     assert parts
     assert len(parts) <= len(opened) <= 4 * len(parts)
+
+
+def test_a_file_of_several_megabytes_is_read_as_it_is(store):
+    """DuckDB asks for more at once than a client's buffer holds, and by several threads."""
+    numbers, out = np.random.default_rng(0).random(400_000), pa.BufferOutputStream()
+    pq.write_table(pa.table({"n": numbers}), out, row_group_size=100_000)
+    store.files.put("demo/long.parquet", out.getvalue().to_pybytes())
+    with duckdb.connect() as connection:
+        store.files.attach(connection)
+        asked = connection.execute(f"SELECT sum(n) FROM '{store.files.url('demo/long.parquet')}'").fetchone()
+    assert asked == (pytest.approx(numbers.sum()),)
 
 
 def test_damage_in_an_object_store_is_found(store):

@@ -10,9 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from r3l.errors import StoreError
-from r3l.store.catalog import connect
+from r3l.store.catalog import connect, gather
 from r3l.store.figures import require_runs
-from r3l.store.index.scans import quoted
+from r3l.store.files.web import BRANCHES, FORM, INDEX, STAGES
+from r3l.store.index.exported import stages_table
+from r3l.store.index.scans import quoted, union
+from r3l.store.layout import key_of
 from r3l.store.stage import Store
 from r3l.store.tables.columns import TableColumn
 from r3l.store.tables.schemas import PLACE, TABLES
@@ -58,11 +61,30 @@ def export_to_hub(store: Store, run: str, folder: Path) -> dict[str, int]:
                 if not rows[table]:
                     file.unlink()
         rows = {table: number for table, number in rows.items() if number}
+        write_index(store, run, folder, list(rows))
         (folder / "croissant.json").write_text(json.dumps(croissant(run, folder, rows), indent=1), encoding="utf-8")
         (folder / "README.md").write_text(card(run, rows), encoding="utf-8")
     except (duckdb.Error, OSError) as error:
         raise StoreError(f"{folder}: can't be written ({error})") from error
     return rows
+
+
+def write_index(store: Store, run: str, folder: Path, tables: list[str]) -> None:
+    """Write beside the tables what `r3l sql` needs to ask them where they lie: which there are, the rows of `stages`,
+    and the rows that branches took over from the run, as they see them."""
+    contents, _ = gather(store, [run])
+    others = sorted({part.table for part in contents.taken_over})
+    (folder / BRANCHES).mkdir(parents=True)
+    with duckdb.connect() as connection:
+        store.files.attach(connection)
+        for table in others:
+            rows = union(table, [part for part in contents.taken_over if part.table == table], store.files.url(""))
+            file = quoted(str(folder / BRANCHES / f"{table}.parquet"))
+            connection.execute(f"COPY ({rows}) TO {file} (FORMAT parquet, COMPRESSION zstd)")
+    pq.write_table(stages_table(contents), folder / STAGES, compression="zstd")
+    manifests = [path for path in store.files.paths(run) if key_of(path)]
+    index = {"form": FORM, "run": run, "tables": tables, "branches": others, "manifests": manifests}
+    (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
 
 def card(run: str, rows: dict[str, int]) -> str:

@@ -11,7 +11,7 @@ import shutil
 import uuid
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -19,6 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 from r3l.errors import StoreError
 from r3l.store.files import staging
 from r3l.store.files.local import cache_folder
+from r3l.store.files.ranges import RangedFiles
 from r3l.store.layout import ITERATION, STAGING
 
 
@@ -109,12 +110,7 @@ class ObjectFiles:
     def attach(self, connection: Any) -> None:
         """Let DuckDB open this store's files, through the same client. What a connection has read of a file it doesn't
         ask for again: a file's name holds the digest of its rows."""
-        from obstore.fsspec import FsspecStore
-
-        protocol = urlsplit(self.root).scheme
-        plain = {"protocol": protocol, "_split_path": staticmethod(bucket_and_key)}
-        opener: Any = type("ObjectFileSystem", (FsspecStore,), plain)
-        connection.register_filesystem(opener(protocol, client_options=client_options()))
+        connection.register_filesystem(RangedFiles(self._store, self.root))
         connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
 
     def fetch(self, folder: str) -> Path:
@@ -145,12 +141,6 @@ class ObjectFiles:
                 old.discard(name)
         for name in old:
             self._store.delete(name)
-
-
-def bucket_and_key(url: str) -> tuple[str, str]:
-    """Split ``s3://bucket/key`` or ``bucket/key``. A key is no web address: it may hold # and ?."""
-    bucket, _, key = url.rpartition("://")[2].partition("/")
-    return bucket, key
 
 
 def client_options() -> Any:

@@ -22,8 +22,10 @@ from r3l.store import manifest as manifests
 from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles
 from r3l.store.files.stamps import UNSETTLED_NS, Stamp, stamp_of
+from r3l.store.files.web import WebFiles
 from r3l.store.index.cached import contents_from, index_path, lines_of, parsed, recalled, remember, untorn
 from r3l.store.index.contents import Contents, Part, contents_of
+from r3l.store.index.exported import exported
 from r3l.store.layout import ITERATION, MANIFEST, SETTINGS, StageKey, key_of
 from r3l.store.manifest import Manifest, NamedFile
 from r3l.store.stage import Store
@@ -89,6 +91,8 @@ def index_run(
     Raises:
         StoreError: no stage of the run is sound.
     """
+    if isinstance(store.files, WebFiles):
+        return Indexed(run, "", partial(exported, store.files, verify), {}, sound=True)
     blocks = [*blocks_of(store, run, at)]
     numbered = [block.last for block in blocks if block.last is not None]
     before = -2 if newest is None else max(numbered, default=0) - newest

@@ -37,7 +37,7 @@ def bundled(store: Store, contents: Contents, tables: Collection[str], make: boo
     groups: dict[tuple[str, ...], list[Part]] = {}
     newest: dict[tuple[str, str], int] = {}
     for part in contents.own:
-        if part.table in tables:
+        if part.table in tables and part.shard != BUNDLED:
             block = part.iteration // BLOCK
             newest[part.line] = max(block, newest.get(part.line, block))
             groups.setdefault((*part.line, str(block), part.table, part.stage, part.kind), []).append(part)

@@ -101,7 +101,8 @@ class Contents:
     def at(self, iteration: int) -> Contents:
         """Leave out all other iterations."""
         own, taken_over = (
-            [part for part in parts if part.iteration == iteration] for parts in (self.own, self.taken_over)
+            [part for part in parts if part.shard == BUNDLED or part.iteration == iteration]
+            for parts in (self.own, self.taken_over)
         )
         stages, seen = (
             chosen(rows, [number == iteration for number in rows["iteration"]]) for rows in (self.stages, self.seen)

@@ -1,0 +1,98 @@
+"""A run that `r3l export --to-hub` wrote, read where a web server has it: ``https://host/folder``, or
+``hf://datasets/user/name`` of the Hugging Face hub.
+
+A web server lists no files: what there is stands in the index of the export. Nothing can be written.
+"""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NoReturn
+from urllib.parse import urlsplit
+
+from obstore.exceptions import BaseError
+from obstore.store import HTTPStore
+
+from r3l.errors import StoreError
+from r3l.store.files.local import cache_folder
+from r3l.store.files.ranges import RangedFiles
+
+SCHEMES = ("http", "https", "hf")
+FOLDER = "r3l"  # of an export: what is not a table of its data set
+INDEX, STAGES, BRANCHES = f"{FOLDER}/index.json", f"{FOLDER}/stages.parquet", f"{FOLDER}/branches"
+FORM = 1
+
+
+def address_of(root: str) -> str:
+    """Write where the files of a data set of the hub lie (``hf://datasets/user/name@revision``, else its branch main);
+    any other address as it is."""
+    kind, _, name = root.removeprefix("hf://").rstrip("/").partition("/")
+    if not root.startswith("hf://"):
+        return root.rstrip("/")
+    repository, _, revision = name.partition("@")
+    if kind != "datasets" or repository.count("/") != 1 or not all(repository.split("/")):
+        raise StoreError(f"store {root}: expected hf://datasets/USER/NAME")
+    return f"https://huggingface.co/datasets/{repository}/resolve/{revision or 'main'}"
+
+
+class WebFiles:
+    """The files of an export below an address."""
+
+    def __init__(self, root: str) -> None:
+        self.root = address_of(root)
+        options: Any = {"allow_http": urlsplit(self.root).scheme == "http"}
+        self._store = HTTPStore.from_url(self.root, client_options=options, retry_config={"max_retries": 2})
+        self.index = self._index()
+
+    def _index(self) -> dict[str, Any]:
+        try:
+            index = json.loads(self.read(INDEX) or b"null")
+        except ValueError as error:
+            raise StoreError(f"store {self.root}: {INDEX} can't be read ({error})") from error
+        if not isinstance(index, dict):
+            raise StoreError(f"store {self.root}: no {INDEX} there; `r3l export RUN --to-hub FOLDER` writes it")
+        if index.get("form") != FORM:
+            raise StoreError(f"store {self.root}: {INDEX} has the form {index.get('form')!r:.20}, expected {FORM}")
+        return index
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return self._store.get(path).bytes().to_bytes()
+        except FileNotFoundError:
+            return None
+        except (BaseError, OSError) as error:
+            first_line = str(error).strip().partition("\n")[0]
+            raise StoreError(f"{self.url(path)}: can't be read ({first_line:.300})") from error
+
+    def paths(self, prefix: str) -> list[str]:
+        return [path for path in self.index["manifests"] if path.startswith(f"{prefix}/" if prefix else "")]
+
+    def sizes(self, prefix: str) -> dict[str, int]:
+        return dict.fromkeys(self.paths(prefix), 0)
+
+    def folders(self, prefix: str) -> list[str]:
+        below = (path.removeprefix(f"{prefix}/" if prefix else "") for path in self.paths(prefix))
+        return sorted({path.partition("/")[0] for path in below if "/" in path})
+
+    def token(self, path: str) -> str | None:
+        return path if path in self.index["manifests"] else None
+
+    def url(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    def attach(self, connection: Any) -> None:
+        connection.register_filesystem(self._opener)
+        connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
+
+    @cached_property
+    def _opener(self) -> RangedFiles:
+        return RangedFiles(self._store, self.root)
+
+    @property
+    def cache(self) -> Path:
+        return cache_folder()
+
+    def put(self, *what: Any) -> NoReturn:
+        raise StoreError(f"store {self.root}: an export on a web server can only be asked, with r3l sql")
+
+    put_if = delete = remove = in_iterations = sweep_staging = fetch = forget = publish = put
