@@ -1,6 +1,7 @@
 """A report: one self-contained HTML file, for readers without the store or a network."""
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files as package_files
@@ -112,9 +113,12 @@ def telling(reader: Reader, line: Line) -> Iterator[Telling]:
         if len(reasons) < COUNT:
             reasons[row["trajectory_id"]], places[row["trajectory_id"]] = "A base attempt", row
     for id_, why in reasons.items():
-        shown_group = group(reader, line, places[id_]["iteration"], places[id_]["group_id"])
-        attempt = shown_group.attempt(id_)
-        yield Telling(why, shown_group, attempt, panes(reader, shown_group, attempt))
+        iteration = places[id_]["iteration"]
+        # a reader of its iteration alone: of a long run each question would open every block
+        with closing(Reader(reader.store, [line.run], at=iteration)) as near:
+            shown_group = group(near, line, iteration, places[id_]["group_id"])
+            attempt = shown_group.attempt(id_)
+            yield Telling(why, shown_group, attempt, panes(near, shown_group, attempt))
 
 
 def pick(reader: Reader, line: Line, condition: str, order: str) -> list[Row]:

@@ -3,6 +3,8 @@ from html.parser import HTMLParser
 
 import pytest
 
+from r3l.audit import report
+from r3l.audit.attempts import Group, group, panes
 from r3l.audit.charts.iterations import CHARTS
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader
@@ -34,6 +36,22 @@ class Fetches(HTMLParser):
             self.found.append(tag)
         self.found += [name for name, _ in attrs if name in {"src", "action"} or name.startswith("on")]
         self.found += [str(value) for name, value in attrs if name == "href" and not str(value).startswith("#")]
+
+
+def test_each_telling_attempt_is_read_of_its_iteration_alone_and_is_the_same(store, monkeypatch):
+    reader, iterations_read = Reader(store, ["demo"]), []
+
+    def asked(near: Reader, line: Line, iteration: int, group_id: str) -> Group:
+        iterations_read.append((near.at, iteration))
+        return group(near, line, iteration, group_id)
+
+    monkeypatch.setattr(report, "group", asked)
+    for one in telling(reader, Line("demo")):
+        whole = group(reader, Line("demo"), one.group.iteration, one.group.group_id)
+        assert (one.group, one.panes) == (whole, panes(reader, whole, one.attempt))
+    assert len(iterations_read) == 10
+    assert all(at == iteration for at, iteration in iterations_read)
+    reader.close()
 
 
 def test_a_report_is_one_file_that_needs_nothing_else(store, tmp_path):
