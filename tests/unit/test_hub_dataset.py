@@ -22,6 +22,14 @@ def test_each_table_is_a_file_that_card_and_metadata_describe(tmp_path):
     assert {path.stem for path in folder.glob("*.parquet")} == set(rows) >= {"tasks", "turns", "credit", "updates"}
     card, about = (folder / "README.md").read_text(), json.loads((folder / "croissant.json").read_text())
     assert re.findall(r"config_name: (\w+)\n  data_files: (\w+)\.parquet", card) == [(name, name) for name in rows]
+    assert about["@context"]["@language"] == "en"  # mlcroissant reads no file without it
+    words = {
+        word
+        for one in about["recordSet"]
+        for part in (one, one["field"][0], one["field"][0]["source"])
+        for word in part
+    }
+    assert words - about["@context"].keys() == {"@type", "@id", "name", "description"}  # which schema.org has
     files = {one["@id"]: one["sha256"] for one in about["distribution"]}
     sets = {one["name"]: [field["source"]["extract"]["column"] for field in one["field"]] for one in about["recordSet"]}
     with connect(store, ["sample"]) as connection:

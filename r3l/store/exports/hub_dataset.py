@@ -20,21 +20,44 @@ from r3l.store.stage import Store
 from r3l.store.tables.columns import TableColumn
 from r3l.store.tables.schemas import PLACE, TABLES
 
+# The context of Croissant 1.0: readers refuse a file without its language, and warn of any other word that is missing.
 CONTEXT = {
+    "@language": "en",
     "@vocab": "https://schema.org/",
     "cr": "http://mlcommons.org/croissant/",
-    "sc": "https://schema.org/",
     "dct": "http://purl.org/dc/terms/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "sc": "https://schema.org/",
     "conformsTo": "dct:conformsTo",
     "data": {"@id": "cr:data", "@type": "@json"},
     "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
-    "extract": "cr:extract",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "citeAs": "cr:citeAs",
     "column": "cr:column",
+    "equivalentProperty": "cr:equivalentProperty",
+    "extract": "cr:extract",
     "field": "cr:field",
     "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
     "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
     "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "separator": "cr:separator",
     "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
 }
 TYPES = {"string": "sc:Text", "bool": "sc:Boolean", "float": "sc:Float", "double": "sc:Float"}  # else whole numbers
 
