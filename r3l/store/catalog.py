@@ -26,7 +26,7 @@ from r3l.store.manifest import Manifest
 from r3l.store.metrics import expressions, select_lists
 from r3l.store.stage import Store
 from r3l.store.tables.columns import duck_type
-from r3l.store.tables.schemas import TABLES
+from r3l.store.tables.schemas import PLACE, TABLES
 
 # Each view may use those before it.
 VIEWS = (
@@ -214,18 +214,29 @@ def build(
     only: frozenset[str] = ALL,
 ) -> None:
     """Create the views that the dictionary names, in a fresh connection: tables and views over all lines, then those of
-    one."""
+    one.
+
+    A view that is made binds all that it reads anew, down to the first file of each table and the names of the others.
+    So views are made over empty tables with the same columns, whose place the views of files take at the end.
+    """
     connection.execute("CREATE SCHEMA IF NOT EXISTS stored; CREATE SCHEMA IF NOT EXISTS lines")
     if "stages" in only:
         names = [name for name, column in contents.stages.items() if column or not contents.stages["run"]]
         fill(connection, "main.stages", contents.stages, names)
         connection.execute("CREATE TABLE lines.stages AS FROM main.stages")
         fill(connection, "lines.stages", contents.seen, names)
-    for statement in (*table_views(contents, root, only), *(view_sql(view) for view in VIEWS if view in only)):
-        connection.execute(statement)
+    queries = table_queries(contents, root, only)
+    for name, (table, _) in queries.items():
+        declarations = ", ".join(f'"{column.name}" {duck_type(column.type)}' for column in (*PLACE, *TABLES[table]))
+        connection.execute(f"CREATE TABLE {name} ({declarations})")
+    for view in VIEWS:
+        if view in only:
+            connection.execute(view_sql(view))
     for name in (*TABLES, *VIEWS):
         if name in only:
             connection.execute(f"CREATE VIEW main.{name} AS FROM lines.{name} WHERE branch = {quoted(branch)}")
+    for name, (_, query) in queries.items():
+        connection.execute(f"DROP TABLE {name}; CREATE VIEW {name} AS {query}")
     if MACROS in only:
         connection.execute(view_sql(MACROS))
 
@@ -258,9 +269,9 @@ def load_manifests(store: Store, folders: Sequence[str]) -> list[Manifest]:
     return sorted((one for key in keys if (one := manifests.load(store.files, key))), key=place)
 
 
-def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str]:
-    """Write CREATE VIEW for each table: in `stored` the rows of each file once, in `lines` also those that branches
-    took over."""
+def table_queries(contents: Contents, root: str, only: frozenset[str]) -> dict[str, tuple[str, str]]:
+    """Write the query of each view of files, by its name, behind the table whose rows they are: in `stored` the rows of
+    each file once, in `lines` also those that branches took over."""
     all_parts = [*contents.own, *contents.taken_over]
     views = {
         f"{schema}.{table}": (table, [part for part in parts if part.table == table])
@@ -281,4 +292,4 @@ def table_views(contents: Contents, root: str, only: frozenset[str]) -> list[str
                 and (name != "base_trajectories" or part.kind in ("", "base"))
             ],
         )
-    return [f"CREATE VIEW {name} AS {union(table, parts, root)}" for name, (table, parts) in views.items()]
+    return {name: (table, union(table, parts, root)) for name, (table, parts) in views.items()}
