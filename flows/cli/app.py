@@ -41,7 +41,6 @@ COMMANDS = {
     "Run": ("run", "iterate train evaluate replay play"),
     "Serve": ("serve", "up down server register prefect"),
     "Look": ("look", "audit report show status track runs why bisect credit presets"),
-    "Examine": ("exam", "exam"),
     "Ask and keep": ("tables", "sql check export import prune"),
     "Prepare": ("prepare", "doctor plan new prepare export-policy"),
 }

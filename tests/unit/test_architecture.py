@@ -25,7 +25,7 @@ FLOORS = [
     ["r3l.exploration", "r3l.methods"],
     ["r3l.training", "r3l.evaluation", "r3l.audit", "r3l.planning", "r3l.scaffold"],
     ["r3l.pipeline"],
-    ["r3l.judge", "r3l.exam", "r3l.lab"],
+    ["r3l.judge", "r3l.lab"],
     ["flows"],
     ["r3l.interface"],
 ]

@@ -17,15 +17,16 @@ from r3l.config.compose import compose
 from r3l.credit.advantages import Floats
 from r3l.engines.base import PolicySnapshot
 from r3l.errors import ConfigError, StoreError
-from r3l.exam import play
-from r3l.exam.folder import SAME, Folder
-from r3l.exam.page import page, write_page
-from r3l.exam.play import Asked, play_exam
-from r3l.exam.records import Exam, Group, State, states_of
-from r3l.exam.regression import NAME, regressions
-from r3l.exam.scores import interval, pivots, ranks, score, scores
-from r3l.exam.truth import even, odd, reliability, true_advantages
-from r3l.exam.ways import OWN, ways
+from r3l.lab.exam import play
+from r3l.lab.exam.folder import SAME, Folder
+from r3l.lab.exam.page import page, write_page
+from r3l.lab.exam.play import Asked, play_exam
+from r3l.lab.exam.records import Exam, Group, State, states_of
+from r3l.lab.exam.regression import NAME, regressions
+from r3l.lab.exam.reply_gradients import LIMITS, ReplyGradients
+from r3l.lab.exam.scores import interval, pivots, ranks, score, scores
+from r3l.lab.exam.truth import even, odd, reliability, true_advantages
+from r3l.lab.exam.ways import OWN, ways
 from r3l.methods.base import Objective
 from r3l.methods.rows import explore_row
 from r3l.pipeline import policies
@@ -35,7 +36,6 @@ from r3l.pipeline.workbench import Workbench
 from r3l.records import Credit, Episode, OraclePivot
 from r3l.store.stage import Store
 from r3l.training.gradients import RowScores, row_gradient
-from r3l.training.reply_gradients import LIMITS, ReplyGradients
 from r3l.training.rows import UpdateRow
 from r3l.training.trie.layouts import TrieLayout
 from tests.support.exploration_group import base, distilled, played, retry

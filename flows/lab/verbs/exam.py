@@ -11,8 +11,8 @@ from rich.table import Table
 from flows.cli.options import AsJson, Branch, EnvironmentName, Policy, Root, Set, at
 from flows.cli.screen.console import say_json, screen
 from r3l.errors import ConfigError
-from r3l.exam.folder import SETTINGS, Folder
-from r3l.exam.records import Exam
+from r3l.lab.exam.folder import SETTINGS, Folder
+from r3l.lab.exam.records import Exam
 from r3l.system.home import locate
 
 KEPT = "data/exams"
@@ -44,9 +44,9 @@ def exam(
     """Measure what each turn of stored groups was worth, by playing on from it under the policy that sampled it, and
     score every way to give credit on that. With --policy and --environment groups are sampled first. Run it again to
     go on where it ended; what was played is kept."""
-    from r3l.exam.scores import scores
-    from r3l.exam.truth import reliability
-    from r3l.exam.ways import ways
+    from r3l.lab.exam.scores import scores
+    from r3l.lab.exam.truth import reliability
+    from r3l.lab.exam.ways import ways
 
     names = list(runs or [])
     all_ways = ways(method or [], seed)  # what is wrong with a method is said before anything is played
@@ -58,7 +58,7 @@ def exam(
     exams = [examined(name, store, out, asked) for name in names]
     scored = scores(all_ways, exams)
     if page:
-        from r3l.exam.page import write_page
+        from r3l.lab.exam.page import write_page
 
         write_page(exams, scored, page)
     sure = reliability([group for one in exams for group in one.groups])
@@ -75,7 +75,7 @@ def examined(name: str, store: str, out: Path, asked: dict[str, Any]) -> Exam:
     if (Path(name) / SETTINGS).is_file():
         return Folder(Path(name), reading=True).exam()
     # these bring the sampling side of the pipeline, which a folder needs not
-    from r3l.exam.play import Asked, play_exam
+    from r3l.lab.exam.play import Asked, play_exam
     from r3l.store.stage import Store
 
     console = screen(stderr=True)
@@ -85,7 +85,7 @@ def examined(name: str, store: str, out: Path, asked: dict[str, Any]) -> Exam:
 
 def score_table(scored: Mapping[str, Sequence[Any]], title: str) -> Table:
     """Draw one line per way, the highest correlation first."""
-    from r3l.exam.page import FIGURES, table
+    from r3l.lab.exam.page import FIGURES, table
 
     grid = Table(title=title, title_justify="left")
     grid.add_column("credit", min_width=13)  # in 80 columns names and figures break between words
@@ -101,7 +101,7 @@ def sampled(names: list[str], policy: str, environment: str, assignments: list[s
     from contextlib import closing
 
     from flows.cli.settings import settings
-    from r3l.exam.play import sample_groups
+    from r3l.lab.exam.play import sample_groups
     from r3l.pipeline.tools import Tools
     from r3l.store.stage import Store
 

@@ -8,10 +8,10 @@ from statistics import fmean, stdev
 import numpy as np
 
 from r3l.credit.advantages import Floats
-from r3l.exam.records import Exam, Group, different_turns
-from r3l.exam.regression import NAME, regressions
-from r3l.exam.truth import even, odd, true_advantages
-from r3l.exam.ways import Way
+from r3l.lab.exam.records import Exam, Group, different_turns
+from r3l.lab.exam.regression import NAME, regressions
+from r3l.lab.exam.truth import even, odd, true_advantages
+from r3l.lab.exam.ways import Way
 from r3l.records import Kind
 
 # Two-sided 95 % quantiles of Student's t, by degrees of freedom; beyond them the normal one is near enough

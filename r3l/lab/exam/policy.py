@@ -10,12 +10,12 @@ from typing import Any
 
 from r3l.config.methods.taught import SDPOSettings
 from r3l.credit.advantages import Floats
-from r3l.exam.records import State, different_turns
+from r3l.lab.exam.records import State, different_turns
+from r3l.lab.exam.reply_gradients import ReplyGradients
 from r3l.methods.base import Objective
 from r3l.methods.rows import Segments, row
 from r3l.methods.taught.contexts import teacher_of
 from r3l.records import Episode
-from r3l.training.reply_gradients import ReplyGradients
 from r3l.training.rows import UpdateRow
 from r3l.training.scores import ENTROPY_BITS, rounded
 

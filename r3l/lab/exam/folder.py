@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from r3l.credit.advantages import Floats
 from r3l.errors import ConfigError, StoreError
-from r3l.exam.records import Continuation, Exam, Group, State
+from r3l.lab.exam.records import Continuation, Exam, Group, State
 from r3l.records import Episode, OraclePivot, Status, Trajectory, Turn
 from r3l.store.files.local import LocalFiles, read_object
 from r3l.store.tables.parts import decode, encode, to_table

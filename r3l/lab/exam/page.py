@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from r3l.errors import ConfigError
-from r3l.exam.records import Exam
-from r3l.exam.scores import Interval, Pivots, Score, interval, pivots, ranks
-from r3l.exam.truth import VINE, reliability
-from r3l.exam.ways import OWN, UNMASKED
+from r3l.lab.exam.records import Exam
+from r3l.lab.exam.scores import Interval, Pivots, Score, interval, pivots, ranks
+from r3l.lab.exam.truth import VINE, reliability
+from r3l.lab.exam.ways import OWN, UNMASKED
 from r3l.store.files.local import replace_text
 
 Scored = Mapping[str, Sequence[Score]]

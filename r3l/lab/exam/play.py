@@ -12,12 +12,13 @@ from random import Random
 from r3l.config import Config
 from r3l.engines.base import PolicySnapshot
 from r3l.errors import ConfigError, StoreError
-from r3l.exam.folder import Folder
-from r3l.exam.policy import policy_rows
-from r3l.exam.records import Continuation, Exam, State, states_of
 from r3l.exploration.continuations import continue_from
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.progress import Progress
+from r3l.lab.exam.folder import Folder
+from r3l.lab.exam.policy import policy_rows
+from r3l.lab.exam.records import Continuation, Exam, State, states_of
+from r3l.lab.exam.reply_gradients import ReplyGradients
 from r3l.pipeline import policies
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.runner import Threads
@@ -30,7 +31,6 @@ from r3l.records import Episode, OraclePivot, Status, Task, observation_hash
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 from r3l.system.seeds import derive
-from r3l.training.reply_gradients import ReplyGradients
 
 MEMBERS = ("base", "distilled")
 

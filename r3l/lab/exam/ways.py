@@ -15,9 +15,9 @@ from r3l.config.methods.rivals import VinePPOSettings
 from r3l.config.methods.shared import MethodSettings
 from r3l.config.methods.taught import TaughtSettings
 from r3l.credit.advantages import Floats
-from r3l.exam.records import Group
-from r3l.exam.truth import VINE
 from r3l.exploration.continuations import continued_turns
+from r3l.lab.exam.records import Group
+from r3l.lab.exam.truth import VINE
 from r3l.methods import credit_stage, method_of
 from r3l.records import Credit, Kind, Trajectory
 from r3l.system.seeds import derive

@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from r3l.credit.advantages import Floats
-from r3l.exam.records import Group, State
+from r3l.lab.exam.records import Group, State
 
 VINE = 3
 Part = Callable[[int], bool]  # tells which numbers of continuations are read

@@ -8,9 +8,9 @@ from statistics import fmean
 import numpy as np
 
 from r3l.credit.advantages import Floats
-from r3l.exam.records import Exam, Group, different_turns
-from r3l.exam.truth import true_advantages
-from r3l.exam.ways import Way
+from r3l.lab.exam.records import Exam, Group, different_turns
+from r3l.lab.exam.truth import true_advantages
+from r3l.lab.exam.ways import Way
 from r3l.records import Kind
 
 NAME = "ridge regression"
