@@ -1,7 +1,9 @@
 """A real S3-speaking server on loopback, for the tests of a store in an object store."""
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -11,6 +13,22 @@ moto = pytest.importorskip("moto.server")
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
+    """moto looks whether an object is there, and writes it later: another writer may have come between. S3 does both at
+    once, and so does this server, since one request at a time writes."""
+    from moto.s3.responses import S3Response
+
+    one, put = threading.Lock(), S3Response.put_object
+
+    def put_object(self: S3Response) -> Any:
+        with one:
+            return put(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(S3Response, "put_object", put_object)
+        yield from serve()
+
+
+def serve() -> Iterator[str]:
     server = moto.ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()
