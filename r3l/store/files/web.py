@@ -53,6 +53,9 @@ class WebFiles:
             raise StoreError(f"store {self.root}: no {INDEX} there; `r3l export RUN --to-hub FOLDER` writes it")
         if index.get("form") != FORM:
             raise StoreError(f"store {self.root}: {INDEX} has the form {index.get('form')!r:.20}, expected {FORM}")
+        for name in ("tables", "branches", "manifests"):
+            if not isinstance(index.get(name), list) or not all(isinstance(one, str) for one in index[name]):
+                raise StoreError(f"store {self.root}: {name} of {INDEX}: expected names, got {index.get(name)!r:.80}")
         return index
 
     def read(self, path: str) -> bytes | None:
