@@ -202,7 +202,8 @@ def offspring_line(row: Row) -> str:
 def turn_lines(turns: Sequence[Row]) -> Iterator[str]:
     for turn in turns:
         weight = weight_of(turn) if turn["weight"] else "no weight"
-        yield f"    turn {turn['turn']:>3}  {as_line(turn['action']) or '(invalid reply)':<40.40}  {weight}"
+        nothing = "(no text is told)" if turn["valid"] else "(invalid reply)"
+        yield f"    turn {turn['turn']:>3}  {as_line(turn['action']) or nothing:<40.40}  {weight}"
 
 
 def weight_of(turn: Row) -> str:

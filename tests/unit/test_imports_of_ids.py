@@ -75,6 +75,7 @@ def test_ids_masks_and_log_probabilities_of_trinity_are_those_of_its_tensors_and
     for group in np.asarray(credit).reshape(4, 3, 2):
         assert scaled_advantages(group[:, 0], "std") == pytest.approx(group[:, 1], abs=1e-6)
     assert "weight 1 x 3 tokens, w·A +1" in str(why(store, "theirs", "iteration=0/task=0/base=0"))
+    assert "(no text is told)" in str(why(store, "theirs", "iteration=0/task=0/base=0"))
 
 
 def test_the_lines_of_trinity_have_its_texts_and_no_ids(store):
