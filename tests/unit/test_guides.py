@@ -87,7 +87,7 @@ def test_links_and_names_of_the_guide_are_there():
 
 
 def test_commands_of_the_guides_parse():
-    app = cli.app_of(cli.PLACES)
+    app = cli.app_of([*cli.PLACES, *plugins.installed("command")])
     found = [line for page in (GUIDE, GPU) for line in commands(page) if re.match(r"(\S+=\S+ )?(\S*/)?r3l .* --", line)]
     assert len(found) > 20
     for line in found:
