@@ -15,7 +15,6 @@ import torch
 from torch import Tensor, nn
 
 from r3l.errors import TrainingError
-from r3l.training.average import Average
 from r3l.training.balance import Score, balance
 from r3l.training.checkpoint import load_optimiser
 from r3l.training.gradients import Denominators, Measures
@@ -28,6 +27,7 @@ from r3l.training.report import report
 from r3l.training.rows import Search
 from r3l.training.scoring import OtherScores
 from r3l.training.shards import Group, micro_batches, read_groups
+from r3l.training.stepping.average import Average
 from r3l.training.stepping.drift import Drift, Taken, bound_step, choose, sampled_bases
 from r3l.training.stepping.minibatches import Minibatch
 
