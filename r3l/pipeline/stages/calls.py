@@ -9,7 +9,7 @@ from typing import Any
 
 from r3l.exploration import stages as exploration
 from r3l.exploration.oracle import oracle_stage
-from r3l.methods import counted_groups, credit_stage, credits_turns, plan, training_rows_stage
+from r3l.methods import counted_groups, credit_stage, credits_turns, guidance_memory, plan, training_rows_stage
 from r3l.pipeline.stages import replay_buffer, stage_io
 from r3l.pipeline.stages.identity import other_world
 from r3l.pipeline.stages.remembered import identity_of_remembered, remembered
@@ -55,7 +55,7 @@ Parents = list[StageRef]
 
 def shown(bench: Workbench, batch: StageRef, stage: str, shard: int) -> dict[str, Any]:
     """Find what a stage of a shard is made from that no setting and no parent of it tells."""
-    if stage == "reflections":
+    if stage == "reflections" and guidance_memory(bench.config.method):
         return identity_of_remembered(remembered(bench, _shard_tasks(bench, batch, shard)))
     return other_world(bench, batch) if STAGES[stage].plays else {}
 
