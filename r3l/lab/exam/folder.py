@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -31,7 +31,7 @@ STATES = pa.schema([("trajectory_id", pa.string()), ("turn", pa.int32()), ("firs
 TYPES = dict.fromkeys(("group_id", "trajectory_id", "status", "reason"), pa.string())
 TYPES |= {"reward": pa.float64(), "success": pa.bool_()}
 CONTINUATIONS = pa.schema([(one.name, TYPES.get(one.name, pa.int64())) for one in fields(Continuation)])
-TEACHERS = ("success", "guidance")
+TEACHERS: tuple[Literal["success", "guidance"], ...] = ("success", "guidance")
 POLICY = pa.schema(
     [("trajectory_id", pa.string()), ("turn", pa.int32()), ("place", pa.int32())]
     + [(name, pa.list_(pa.float32())) for name in ("products", *TEACHERS)]

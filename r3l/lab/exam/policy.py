@@ -10,6 +10,7 @@ from typing import Any
 
 from r3l.config.methods.taught import SDPOSettings
 from r3l.credit.advantages import Floats
+from r3l.lab.exam.folder import TEACHERS
 from r3l.lab.exam.records import State, different_turns
 from r3l.lab.exam.reply_gradients import ReplyGradients
 from r3l.methods.base import Objective
@@ -19,7 +20,7 @@ from r3l.records import Episode
 from r3l.training.rows import UpdateRow
 from r3l.training.scores import ENTROPY_BITS, rounded
 
-TEACHERS = {"success": SDPOSettings(taught_by="success"), "guidance": SDPOSettings(taught_by="guidance")}
+TAUGHT = {by: SDPOSettings(taught_by=by) for by in TEACHERS}
 
 
 def policy_rows(
@@ -36,7 +37,7 @@ def policy_rows(
         for tokens, place in zip(replies(member), own, strict=True):
             first.setdefault(place, (update, tokens))
     products = policy.products(first[place] for place in range(len(first)))
-    gaps = {by: gaps_by(policy, settings, members, updates, attempts) for by, settings in TEACHERS.items()}
+    gaps = {by: gaps_by(policy, settings, members, updates, attempts) for by, settings in TAUGHT.items()}
     seen = 0
     for g, member in enumerate(members):
         for turn, tokens, place in zip(member.turns, replies(member), places[g], strict=True):
@@ -68,7 +69,7 @@ def gaps_by(
 def update_row(member: Episode) -> UpdateRow:
     """Make the row of an update that trains all of a member's replies."""
     one, segments = member.trajectory, Segments.of_turns(member.turns, 0)
-    made = row(TEACHERS["success"], Objective("policy_gradient"), one, one.trajectory_id, segments, 1.0, 1)
+    made = row(TAUGHT["success"], Objective("policy_gradient"), one, one.trajectory_id, segments, 1.0, 1)
     return UpdateRow.read(asdict(made))
 
 

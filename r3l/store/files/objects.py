@@ -17,7 +17,7 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from r3l.errors import StoreError
-from r3l.store.files import staging
+from r3l.store.files import ranges, staging
 from r3l.store.files.local import cache_folder
 from r3l.store.files.ranges import RangedFiles
 from r3l.store.layout import ITERATION, STAGING
@@ -108,10 +108,9 @@ class ObjectFiles:
         return [path.relative_to(self.cache).as_posix() for path in staging.sweep(self.cache / STAGING)]
 
     def attach(self, connection: Any) -> None:
-        """Let DuckDB open this store's files, through the same client. What a connection has read of a file it doesn't
-        ask for again: a file's name holds the digest of its rows."""
-        connection.register_filesystem(RangedFiles(self._store, self.root))
-        connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
+        """Let DuckDB open this store's files, through the same client: a file's name holds the digest of its rows, so
+        that none is rewritten."""
+        ranges.attach(connection, RangedFiles(self._store, self.root))
 
     def fetch(self, folder: str) -> Path:
         """Copy a folder of the store (a policy, a stage's parts) to this machine. Its files are taken to be never

@@ -10,6 +10,12 @@ import obstore
 from fsspec import AbstractFileSystem
 
 
+def attach(connection: Any, files: "RangedFiles") -> None:
+    """Let DuckDB open these files. What a connection has read of one it doesn't ask for again."""
+    connection.register_filesystem(files)
+    connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
+
+
 class RangedFiles(AbstractFileSystem):  # type: ignore[misc]
     """The files below `root`, an address. What has been seen of a file is taken to stay: none is ever rewritten."""
 

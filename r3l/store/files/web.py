@@ -14,6 +14,7 @@ from obstore.exceptions import BaseError
 from obstore.store import HTTPStore
 
 from r3l.errors import StoreError
+from r3l.store.files import ranges
 from r3l.store.files.local import cache_folder
 from r3l.store.files.ranges import RangedFiles
 
@@ -84,8 +85,7 @@ class WebFiles:
         return f"{self.root}/{path}"
 
     def attach(self, connection: Any) -> None:
-        connection.register_filesystem(self._opener)
-        connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
+        ranges.attach(connection, self._opener)
 
     @cached_property
     def _opener(self) -> RangedFiles:
