@@ -9,11 +9,10 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from r3l.engines.chat_format import ChatFormat
-from r3l.pipeline.stages.stage_io import records
-from r3l.records import Kind, Reflection, Trajectory, Turn
+from r3l.records import Kind
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import Store
 
@@ -21,6 +20,13 @@ Item = TypeVar("Item", int, str)
 GRAM = 8  # words, or ids, in a row
 IDS_ALONE = 16  # ids in a row where no words are known: what an observation repeats of the guidance is mostly shorter
 WORD = re.compile(r"\w+")
+# Few of the columns: log-probabilities and replies are most of the bytes.
+READ = {
+    "trajectories": ("trajectory_id", "kind", "group_id", "parent_id", "reflection_id", "retry_id", "pivot_turn"),
+    "turns": ("trajectory_id", "turn", "observation", "context_ids"),
+    "reflections": ("reflection_id", "text", "report", "response_ids"),
+}
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,10 @@ class Grams:
 class Played:
     """The attempts of an iteration that are read here."""
 
-    distilled: list[tuple[StageKey, Trajectory]] = field(default_factory=list)
+    distilled: list[tuple[StageKey, Row]] = field(default_factory=list)
     bases: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # by group
-    turns: dict[str, list[Turn]] = field(default_factory=lambda: defaultdict(list))
-    reflections: dict[str, Reflection] = field(default_factory=dict)
+    turns: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
+    reflections: dict[str, Row] = field(default_factory=dict)
 
 
 def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat | None) -> Iterator[tuple[StageKey, str]]:
@@ -54,58 +60,68 @@ def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat | Non
     Without a chat format, which knows the words of ids, ids alone are compared."""
     played = read(store, refs)
     for key, attempt in played.distilled:
-        reflection = played.reflections.get(attempt.reflection_id or "")
+        reflection = played.reflections.get(attempt["reflection_id"] or "")
         if reflection is None:
             continue  # its lineage is for another check
         guidance = Grams(GRAM if chat else IDS_ALONE)
-        guidance.add(reflection.report or reflection.text, reflection.response_ids)
-        for turn in played.turns[attempt.retry_id or ""]:
-            if turn.turn == attempt.pivot_turn:  # hints and oracles have no ids but here
-                guidance.add("", turn.context_ids)
-        for turn in played.turns[attempt.trajectory_id]:
-            if left := in_context(turn, guidance, attempt, played, chat):
-                where = f"{attempt.trajectory_id}: the context of turn {turn.turn}"
-                yield key, f"{where} has words of its reflection that no observation has: {left}"
+        guidance.add(reflection["report"] or reflection["text"], reflection["response_ids"])
+        for turn in played.turns[attempt["retry_id"] or ""]:
+            if turn["turn"] == attempt["pivot_turn"]:  # hints and oracles have no ids but here
+                guidance.add("", turn["context_ids"])
+        explained: Grams | None = None
+        for turn in played.turns[attempt["trajectory_id"]]:
+            shown = Grams(guidance.size)
+            shown.add(chat.text(turn["context_ids"]) if chat else "", turn["context_ids"])
+            words, ids = shown.words & guidance.words, shown.ids & guidance.ids
+            if not words and not ids:
+                continue
+            explained = explained or explanation(attempt, played, chat, guidance.size)  # the same for all of its turns
+            left = [" ".join(one) for one in sorted(words - explained.words)]
+            left += [chat.text(one) if chat else str(list(one)) for one in sorted(ids - explained.ids)]
+            if left:
+                where = f"{attempt['trajectory_id']}: the context of turn {turn['turn']}"
+                yield key, f"{where} has words of its reflection that no observation has: {left[0]!r}"
                 break
 
 
 def read(store: Store, refs: Iterable[StageRef]) -> Played:
     played = Played()
+
+    def rows(ref: StageRef, table: str) -> list[Row]:
+        its: list[Row] = store.read(ref, table, READ[table]).to_pylist()
+        return its
+
     for ref in refs:
         if ref.stage in ("base", "retries", "distilled"):
-            for attempt in records(store, ref, "trajectories", Trajectory):
-                if attempt.kind == Kind.DISTILLED:
+            for attempt in rows(ref, "trajectories"):
+                if attempt["kind"] == Kind.DISTILLED:
                     played.distilled.append((ref.key, attempt))
-                elif attempt.kind == Kind.BASE:
-                    played.bases[attempt.group_id].append(attempt.trajectory_id)
-            for turn in records(store, ref, "turns", Turn):
-                played.turns[turn.trajectory_id].append(turn)
+                elif attempt["kind"] == Kind.BASE:
+                    played.bases[attempt["group_id"]].append(attempt["trajectory_id"])
+            for turn in rows(ref, "turns"):
+                played.turns[turn["trajectory_id"]].append(turn)
         elif ref.stage == "reflections":
-            played.reflections |= {one.reflection_id: one for one in records(store, ref, "reflections", Reflection)}
+            played.reflections |= {one["reflection_id"]: one for one in rows(ref, "reflections")}
     return played
 
 
-def in_context(turn: Turn, guidance: Grams, attempt: Trajectory, played: Played, chat: ChatFormat | None) -> str:
-    """Return what of the guidance the context of a turn has and nothing else explains; empty where all is explained."""
-    shown = Grams(guidance.size)
-    shown.add(chat.text(turn.context_ids) if chat else "", turn.context_ids)
-    words, ids = shown.words & guidance.words, shown.ids & guidance.ids
-    if not words and not ids:
-        return ""
-    explained = Grams(guidance.size)
-    for seen in (*played.turns[attempt.trajectory_id], *turns_before(attempt, played)):
-        explained.add(seen.observation, ())
-        if chat:  # with its marks: a reflection may go on with the next observation, as the context writes it
-            message = chat.following([{"role": "user", "content": seen.observation}])
+def explanation(attempt: Row, played: Played, chat: ChatFormat | None, size: int) -> Grams:
+    """Gather what a context of this attempt may have without any guidance: observations, of it and of turns played
+    before there was any, and the contexts of these. Without a chat format only ids are compared."""
+    explained = Grams(size)
+    before = [*turns_before(attempt, played)]
+    if chat:
+        for seen in (*played.turns[attempt["trajectory_id"]], *before):
+            explained.add(seen["observation"], ())
+            # with its marks: a reflection may go on with the next observation, as the context writes it
+            message = chat.following([{"role": "user", "content": seen["observation"]}])
             explained.add(chat.text(message), message)
-    for seen in turns_before(attempt, played):
-        explained.add(chat.text(seen.context_ids) if chat else "", seen.context_ids)
-    left = [" ".join(one) for one in sorted(words - explained.words)]
-    left += [chat.text(one) if chat else str(list(one)) for one in sorted(ids - explained.ids)]
-    return repr(left[0]) if left else ""
+    for seen in before:
+        explained.add(chat.text(seen["context_ids"]) if chat else "", seen["context_ids"])
+    return explained
 
 
-def turns_before(attempt: Trajectory, played: Played) -> Iterator[Turn]:
+def turns_before(attempt: Row, played: Played) -> Iterator[Row]:
     """Yield the turns of the bases of an attempt's group, played before there was any guidance, and of its parent."""
-    for id_ in dict.fromkeys((*played.bases[attempt.group_id], attempt.parent_id or "")):
+    for id_ in dict.fromkeys((*played.bases[attempt["group_id"]], attempt["parent_id"] or "")):
         yield from played.turns[id_]
