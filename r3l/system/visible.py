@@ -24,6 +24,8 @@ def acts(character: str) -> bool:
 
 def visible(text: str) -> str:
     """Replace every character that would act or hide by its mark."""
+    if text.isprintable():  # of none of these categories: most texts, by far the fastest way to tell
+        return text
     harmful = {character for character in set(text) if acts(character)}
     return text.translate({ord(character): mark(character) for character in harmful}) if harmful else text
 

@@ -50,6 +50,28 @@ def test_an_answer_without_rows_shows_its_columns():
     assert "loss" in printed(rows_view(FOUND.slice(0, 0), 10), 40)
 
 
+def test_of_many_rows_a_terminal_draws_the_first_and_the_last():
+    many = pa.table({"n": range(100, 200), "of a long name": range(100)})
+    lines = [line.split()[1] for line in printed(rows_view(many, 80, 4)).splitlines() if line.startswith("│")]
+    assert lines == ["100", "101", "⋮", "198", "199"]
+    assert [line for line in printed(rows_view(many, 10, 4)).splitlines() if "row" in line] == [
+        f"─ row {number} of 100 ─" for number in (1, 2, 99, 100)
+    ]
+    assert "⋮" not in printed(rows_view(many, 80, 100))
+
+
+def test_a_pipe_gets_every_row_and_a_terminal_is_told_how(root, monkeypatch):
+    asked = ("sql", "FROM range(41) SELECT 1000 + range AS n, (SELECT count(*) FROM base) AS bases", "--store", root)
+    piped = invoked(*asked)
+    assert all(str(1000 + number) in piped for number in range(41))
+    assert piped.splitlines()[-1] == "41 rows"
+    monkeypatch.setattr("typer.testing._NamedTextIOWrapper.isatty", lambda self: True)
+    seen = invoked(*asked)
+    assert "1019" in seen
+    assert "1020" not in seen
+    assert "41 rows, the first and last 20 of them shown: a pipe or --json has all" in " ".join(seen.split())
+
+
 def test_a_story_has_signs_in_colour():
     lines = (
         "iteration=0/task=0/base=1  base of run a-1\n  credit       top: advantage -3 (mean 0.5)\n    turn   0  "

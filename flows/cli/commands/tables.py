@@ -16,6 +16,7 @@ from r3l.store.tables.columns import Drop
 
 AsJson = Annotated[bool, typer.Option("--json", help="print rows as JSON lines")]
 QUERY_SECONDS = 600.0
+ROWS_ON_A_SCREEN = 40  # of an answer, as in DuckDB's own shell
 
 
 def sql(
@@ -57,10 +58,14 @@ def sql(
         refuse_damaged(left_out, allow_damaged)
         return
     console = screen()
-    console.print(rows_view(answer, console.width))
+    most_rows = ROWS_ON_A_SCREEN if sys.stdout.isatty() else None
+    console.print(rows_view(answer, console.width, most_rows))
     runs_asked = [] if "run" in answer.column_names else {*(run or run_store.runs())} - left_out.keys()
     over = f" of {len(runs_asked)} runs together; --run names one" if len(runs_asked) > 1 else ""
-    screen(stderr=True).print(f"{answer.num_rows} rows{over}", style="dim")
+    which = ""
+    if most_rows and answer.num_rows > most_rows:
+        which = f", the first and last {most_rows // 2} of them shown: a pipe or --json has all"
+    screen(stderr=True).print(f"{answer.num_rows} rows{over}{which}", style="dim")
     refuse_damaged(left_out, allow_damaged)
 
 

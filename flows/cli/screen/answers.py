@@ -36,21 +36,27 @@ def one_line(value: object, most: int = CELL) -> str:
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def rows_view(answer: pa.Table, width: int) -> RenderableType:
+def rows_view(answer: pa.Table, width: int, most_rows: int | None = None) -> RenderableType:
     """Draw the rows of an answer: a table with numbers to the right, or records where it is wider than `width`
-    columns."""
-    names = answer.column_names
+    columns. Of more rows than `most_rows` the first and the last are drawn."""
+    names, numbers = answer.column_names, [*range(answer.num_rows)]
+    if most_rows and len(numbers) > most_rows:
+        del numbers[most_rows // 2 : -(most_rows // 2)]
+    drawn = answer.take(pa.array(numbers, pa.int64())).to_pylist()
     for most in (width, CELL):  # texts are whole where there is room for them
-        rows = [[one_line(value, most) for value in row.values()] for row in answer.to_pylist()]
+        rows = [[one_line(value, most) for value in row.values()] for row in drawn]
         widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
         if fits := sum(widths) + 3 * len(widths) + 1 <= width:
             break
     if rows and not fits:
-        return records(names, [list(row.values()) for row in answer.to_pylist()])
+        heads = [f"─ row {number + 1} of {answer.num_rows} ─" for number in numbers]
+        return records(names, dict(zip(heads, (list(row.values()) for row in drawn), strict=True)))
     table = Table(header_style="bold")
     for name, field in zip(names, answer.schema, strict=True):
         table.add_column(name, justify="right" if is_number(field.type) else "left", no_wrap=bool(rows))
-    for row in rows:
+    for place, row in enumerate(rows):
+        if place and numbers[place] > numbers[place - 1] + 1:
+            table.add_row(*("⋮" for _ in names))
         table.add_row(*row)
     return table
 
@@ -59,16 +65,16 @@ def is_number(type_: pa.DataType) -> bool:
     return bool(pa.types.is_integer(type_) or pa.types.is_floating(type_) or pa.types.is_decimal(type_))
 
 
-def records(names: Sequence[str], rows: Sequence[Sequence[Any]]) -> Group:
-    """Draw a block for each row, with a line for each of its columns."""
+def records(names: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Group:
+    """Draw a block for each row, under its heading, with a line for each of its columns."""
     parts: list[RenderableType] = []
-    for number, row in enumerate(rows):
+    for heading, row in rows.items():
         block = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
         block.add_column(style="cyan", no_wrap=True)
         block.add_column(overflow="fold")
         for name, value in zip(names, row, strict=True):
             block.add_row(name, one_line(value, RECORD_CELL))
-        parts += [Text(f"─ row {number + 1} of {len(rows)} ─", style="dim"), block]
+        parts += [Text(heading, style="dim"), block]
     return Group(*parts)
 
 
