@@ -27,7 +27,6 @@ from r3l.store.catalog import connect, view_sql
 from r3l.store.figures import standing_alarms
 from r3l.store.index import blocks
 from r3l.store.stage import Store
-from tests.benchmarks.alarms import Course, by_chance, fell_at, rung
 from tests.support.store_iteration import commit_stage, iteration_tables
 from tests.unit.test_held_out import evaluated
 
@@ -196,8 +195,15 @@ def test_a_training_asks_again_after_it_has_evaluated(store, monkeypatch):
     ("unlike pay", [0.05, 0.06], 1),
 ])  # fmt: skip
 def test_an_alarm_rings_beyond_its_bound(alarm, figures, first):
-    found = rung([("run", "", i, alarm, figure, 50) for i, figure in enumerate(figures)])
-    assert found.get("run", {}).get(alarm, [None])[0] == first
+    with duckdb.connect() as connection:
+        connection.execute("CREATE SCHEMA lines")
+        columns = "run TEXT, branch TEXT, iteration INT, alarm TEXT, figure DOUBLE, count BIGINT"
+        connection.execute(f"CREATE TABLE lines.alarm_figures ({columns})")
+        rows = [["run", "", i, alarm, figure, 50] for i, figure in enumerate(figures)]
+        connection.executemany("INSERT INTO lines.alarm_figures VALUES (?, ?, ?, ?, ?, ?)", rows)
+        connection.execute(view_sql("alarms"))
+        rung = connection.execute("SELECT min(iteration) FROM lines.alarms WHERE alarm = ?", [alarm]).fetchall()
+    assert rung == [(first,)]
 
 
 def test_an_alarm_that_has_passed_does_not_stand(tmp_path: Path):
@@ -263,20 +269,3 @@ def test_the_words_of_a_run_are_looked_up_once_and_tell_what_each_actions_own_se
         assert {(branch, i): figure for branch, i, figure in rows} == expected
         seen |= {*expected.values()}
     assert len(seen) > 3
-
-
-def test_a_fall_lies_two_standard_errors_below_the_best_and_is_told_two_iterations_before():
-    # of 60 episodes two standard errors of 0.6 less 0.45 are 0.181, of 0.6 less 0.4 they are 0.179
-    assert fell_at([(-1, 0.1), (3, 0.6), (7, 0.45), (11, 0.4)], 60) == 11
-    assert fell_at([(-1, 0.1), (3, 0.6), (7, 0.3), (11, 0.4)], 60) == 7
-    assert fell_at([(-1, 0.1), (3, 0.6), (7, 0.3), (11, 0.45)], 60) is None
-    rung_at = {"entropy": [9, 10], "parse rate": [10]}
-    assert [Course(rung_at, 11).rang(("entropy", "parse rate"), at_once) for at_once in (1, 2)] == [True, False]
-    assert not Course(rung_at, 10).rang(("entropy", "parse rate"), 1)
-    assert Course(rung_at, None).rang(("entropy", "parse rate"), 2)
-
-
-def test_steep_rises_show_no_fall_by_chance_and_flat_courses_some():
-    pytest.importorskip("scipy")
-    assert by_chance([([(-1, 0.0), (5, 0.5), (11, 1.0)], 60)]) == 0
-    assert 0 < by_chance([([(-1, 0.5), (5, 0.5), (11, 0.5)], 60)] * 20) < 4

@@ -1,5 +1,5 @@
 """Ten questions of data/queries, asked of r3l's store, of SQLite (the same SQL, where its dialect differs translated)
-and of rows that Python has read from JSON lines, pickles or a Trinity-style buffer."""
+and of rows that Python has read from JSON lines or pickles."""
 
 import json
 import pickle
@@ -13,19 +13,9 @@ from typing import Any
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
 from tests.benchmarks.store_of_many import main as make_store
-from tests.benchmarks.store_queries import fill, pivot_sides
-from tests.benchmarks.table.answers import ANSWERS, Answer, Tables, grouped
+from tests.benchmarks.table.answers import ANSWERS, Answer, Tables
 from tests.benchmarks.table.form import in_turns
-from tests.benchmarks.table.stores import (
-    Experience,
-    Rows,
-    experience,
-    put_experiences,
-    put_jsonl,
-    put_pickle,
-    put_sqlite,
-    read_experiences,
-)
+from tests.benchmarks.table.stores import Rows, put_jsonl, put_pickle, put_sqlite
 
 QUERIES = Path(__file__).parents[3] / "data/queries"
 TABLES = ("trajectories", "turns", "reflections", "credit", "training_rows", "events")
@@ -82,18 +72,6 @@ def python_answers(tables: Tables, numbers: Iterable[str]) -> dict[str, Answer]:
     return {number: ANSWERS[number](tables) for number in numbers}
 
 
-TRINITY = ("02", "05", "08", "10", "13", "14")  # it keeps no reflections, no events and no roles of rows
-
-
-def tables_of(experiences: list[Experience]) -> Tables:
-    """What the questions read, where `info` keeps everything about the trajectory, its turns and its credit."""
-    return {
-        "trajectories": [one.info["trajectory"] for one in experiences],
-        "turns": [turn for one in experiences for turn in one.info["turns"]],
-        "credit": [one.info["credit"] for one in experiences if one.info["credit"]],
-    }
-
-
 def stores(folder: Path, iterations: int) -> dict[str, Callable[[Iterable[str]], dict[str, Answer]]]:
     """The shipped run's iterations again and again, in each kind of store: how each is opened and asked."""
     make_store(str(folder / "runs"), 1, iterations)
@@ -104,7 +82,6 @@ def stores(folder: Path, iterations: int) -> dict[str, Callable[[Iterable[str]],
         put_jsonl(folder / f"{name}.jsonl", rows)
         put_pickle(folder / f"{name}.pickle", rows)
     put_sqlite(folder / "sqlite", tables)
-    put_experiences(folder / "experiences", collected(tables))
 
     def jsonl(name: str) -> Rows:
         with (folder / f"{name}.jsonl").open() as file:
@@ -119,46 +96,21 @@ def stores(folder: Path, iterations: int) -> dict[str, Callable[[Iterable[str]],
         "JSON lines": lambda numbers: python_answers({name: jsonl(name) for name in TABLES}, numbers),
         "pickle": lambda numbers: python_answers({name: pickled(name) for name in TABLES}, numbers),
         "SQLite": lambda numbers: sqlite_answers(folder / "sqlite", numbers),
-        "Trinity": lambda numbers: python_answers(tables_of(read_experiences(folder / "experiences")), numbers),
     }
 
 
-def collected(tables: Tables) -> list[Experience]:
-    turns = grouped(tables["turns"], lambda row: row["trajectory_id"])
-    credit = {row["trajectory_id"]: row for row in tables["credit"]}
-    told = ("run", "branch", "turn", "valid")
-    return [
-        experience(
-            turns[row["trajectory_id"]],
-            reward=row["reward"],
-            trajectory=row,
-            turns=[{name: turn[name] for name in told} for turn in turns[row["trajectory_id"]]],
-            credit=credit.get(row["trajectory_id"]),
-        )
-        for row in tables["trajectories"]
-    ]
-
-
 def compared(folder: Path, iterations: int, rounds: int) -> dict[str, tuple[float, float]]:
-    """Processor seconds to open the store and ask what a rival can answer: (r3l, the rival), the sides in turns. All
+    """Processor seconds to open the store and ask the questions: (r3l, the rival), the sides in turns. All
     answers are r3l's."""
     ways = stores(folder, iterations)
     truth = ways["r3l"](ANSWERS)
     found = {}
     for rival in ways.keys() - {"r3l"}:
-        numbers = TRINITY if rival == "Trinity" else tuple(ANSWERS)
-        agree(truth, ways[rival](numbers), rival)
-        sides = {name: timed(ways[name], numbers) for name in ("r3l", rival)}
+        agree(truth, ways[rival](ANSWERS), rival)
+        sides = {name: timed(ways[name], ANSWERS) for name in ("r3l", rival)}
         costs = in_turns(sides, rounds)
         found[rival] = (costs["r3l"], costs[rival])
     return found
-
-
-def pivots_of_many(folder: Path, trajectories: int, rounds: int) -> dict[str, float]:
-    """Processor seconds of one question over many trajectories, of stores that are open and hold little else."""
-    fill(store := Store.open(str(folder / "many")), trajectories, 400)
-    with connect(store) as connection:
-        return in_turns(pivot_sides(connection, folder), rounds)
 
 
 def timed(way: Callable[[Iterable[str]], object], numbers: Iterable[str]) -> Callable[[], float]:

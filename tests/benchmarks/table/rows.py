@@ -23,12 +23,7 @@ from tests.benchmarks.table.form import Found, Line, as_dict, in_turns, version
 
 RIVALS = "needs `pip install --no-deps --target .venv-rivals trl bm25s scienceworld py4j`"
 PYTHON, SQLITE = f"Python {platform.python_version()}", f"SQLite {sqlite3.sqlite_version}"
-STORES = {
-    "JSON lines": PYTHON,
-    "pickle": PYTHON,
-    "SQLite": SQLITE,
-    "Trinity": f"the SQL storage of Trinity-RFT rebuilt on {SQLITE}",
-}
+STORES = {"JSON lines": PYTHON, "pickle": PYTHON, "SQLite": SQLITE}
 VLLM = "needs `infra/engine/install.sh .venv-vllm`"
 
 
@@ -125,34 +120,30 @@ def invariance(quick: bool) -> list[Found]:
 def store(quick: bool) -> list[Found]:
     """A shard committed durably, its bytes, and ten questions of data/queries."""
     from tests.benchmarks.store_encoding import TOKENS, drawn, real_text, replies, turn_rows
-    from tests.benchmarks.table.questions import compared, pivots_of_many
+    from tests.benchmarks.table.questions import compared
     from tests.benchmarks.table.stores import commits
 
-    ids, iterations, many, rounds = (drawn(32_000), 4, 4000, 1) if quick else (real_text(), 40, 200_000, 3)
+    ids, iterations, rounds = (drawn(32_000), 4, 1) if quick else (real_text(), 40, 3)
     with tempfile.TemporaryDirectory() as name:
         sides, found = commits(Path(name), turn_rows(replies(ids))), defaultdict[str, list[tuple[float, int]]](list)
         for _, (side, commit) in itertools.product(range(3 * rounds), sides.items()):
             found[side].append(commit())
         questions = compared(Path(name), iterations, rounds)
-        pivots = pivots_of_many(Path(name), many, rounds)
     ms = {side: 1e3 * min(seconds for seconds, _ in ones) for side, ones in found.items()}
     size = {side: ones[0][1] / TOKENS for side, ones in found.items()}
     lines: list[Found] = []
     for rival, of in STORES.items():
         shard = f"store beside {rival}, a shard of {TOKENS:,} tokens"
-        asked = "six of ten" if rival == "Trinity" else "ten"
         lines += [
             Line(f"{shard}: bytes a token", of, size["r3l"], size[rival]),
             Line(f"{shard}: ms on the clock of a durable commit", of, ms["r3l"], ms[rival]),
             Line(
-                f"store beside {rival}, {iterations} iterations: processor s to open and ask {asked} questions",
+                f"store beside {rival}, {iterations} iterations: processor s to open and ask ten questions",
                 of,
                 *questions[rival],
             ),
         ]
-    what = f"{many:,} trajectories: processor s of the question for pivots"
-    of_one = {rival: (pivots["r3l"], pivots[rival]) for rival in ("JSON lines", "SQLite")}
-    return lines + [Line(f"store beside {rival}, {what}", STORES[rival], *both) for rival, both in of_one.items()]
+    return lines
 
 
 def alfworld(quick: bool) -> list[Found]:
