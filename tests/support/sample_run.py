@@ -13,8 +13,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from infra.pages.cookbook import DATA, cookbook
 from r3l.store.manifest import seal, unsealed
-from r3l.store.pages.cookbook import DATA, cookbook
 from r3l.store.stage import Store
 
 RUN, BRANCH = "sample", "alpha-5"

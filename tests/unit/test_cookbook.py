@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from infra.pages.cookbook import DATA, answer, cookbook
 from r3l.store.catalog import connect
 from r3l.store.check import check_run
-from r3l.store.pages.cookbook import DATA, answer, cookbook
 from r3l.store.stage import Store
 from tests.support.sample_run import LARGEST, LEFT_BEHIND, RUN
 
@@ -20,7 +20,7 @@ def store() -> Store:
 
 def test_the_answers_of_the_page_are_those_of_the_run(store):
     page = (DATA / "queries" / "README.md").read_text(encoding="utf-8")
-    assert page == cookbook(store), "run: python -m r3l.store.pages.cookbook > data/queries/README.md"
+    assert page == cookbook(store), "run: python -m infra.pages.cookbook > data/queries/README.md"
 
 
 def test_every_question_has_an_answer_on_it(store):

@@ -13,11 +13,11 @@ from typer.testing import CliRunner
 
 from flows.cli import app as cli
 from flows.cli.options import MACHINES
+from infra.pages.settings import page as settings_page
 from r3l.audit.text.glossary import GLOSSARY
 from r3l.config import compose
 from r3l.config.compose import preset_names
 from r3l.config.machines import load_machine
-from r3l.config.settings_page import page as settings_page
 from r3l.planning.memory import GPU_MEMORY_GB
 from r3l.planning.plan import make_plan
 from tests.unit.test_readme import commands, parsed

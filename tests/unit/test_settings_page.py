@@ -2,15 +2,15 @@
 
 from pathlib import Path
 
+from infra.pages.settings import page
 from r3l.config import Config
 from r3l.config.kinds import Kinds
-from r3l.config.settings_page import page
 
 PAGE = Path(__file__).parents[2] / "data" / "SETTINGS.md"
 
 
 def test_the_page_is_what_the_code_makes():
-    assert PAGE.read_text() == page(), "run: python -m r3l.config.settings_page > data/SETTINGS.md"
+    assert PAGE.read_text() == page(), "run: python -m infra.pages.settings > data/SETTINGS.md"
 
 
 def test_it_has_every_setting_with_type_default_bounds_and_stages():

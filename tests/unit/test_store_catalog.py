@@ -4,9 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from infra.pages.dictionary import dictionary
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
-from r3l.store.pages.dictionary import dictionary
 from r3l.store.query import connect_for_users
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import PLACE, TABLES
@@ -146,7 +146,7 @@ def test_runs_are_kept_apart(store):
 
 def test_the_dictionary_is_what_the_code_makes(request):
     page = request.config.rootpath / "data" / "README.md"
-    assert page.read_text() == dictionary(), "run: python -m r3l.store.pages.dictionary > data/README.md"
+    assert page.read_text() == dictionary(), "run: python -m infra.pages.dictionary > data/README.md"
 
 
 def test_a_branch_of_a_branch_sees_through_to_the_run(store):

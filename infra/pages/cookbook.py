@@ -4,16 +4,16 @@ ships."""
 from pathlib import Path
 from typing import Any
 
+from infra.pages.dictionary import comment
 from r3l.store.catalog import connect
-from r3l.store.pages.dictionary import comment
 from r3l.store.query import query
 from r3l.store.stage import Store
 
-DATA = Path(__file__).parents[3] / "data"
+DATA = Path(__file__).parents[2] / "data"
 ROWS, CELL = 8, 48
 HEAD = """# Questions to a run, in SQL
 
-`python -m r3l.store.pages.cookbook` makes this page from the `.sql` files of this folder, and a test compares them. The answers are from
+`python -m infra.pages.cookbook` makes this page from the `.sql` files of this folder, and a test compares them. The answers are from
 [`sample_run`](../sample_run/README.md), a real run of two iterations that ships with the repository. To ask a question on any store:
 
 ```sh

@@ -12,7 +12,7 @@ from r3l.system.visible import table_cell
 
 HEAD = """# Data dictionary
 
-Made by `python -m r3l.store.pages.dictionary` from `r3l/records/`, `r3l/store/views/` and `r3l/store/invariants/`; a test keeps it so.
+Made by `python -m infra.pages.dictionary` from `r3l/records/`, `r3l/store/views/` and `r3l/store/invariants/`; a test keeps it so.
 
 The tables of a stage are in `<store>/<run>/[branch=<b>/]iteration=00007/<stage>/[shard=003/]`: one `part-<table>-<content>.parquet` per
 table, and the manifest `stage.json`, which is written last. Readers use only what a manifest names. `r3l sql "..."` runs a query; worked

@@ -14,7 +14,7 @@ from r3l.system.visible import table_cell
 
 HEAD = """# Settings
 
-Made by `python -m r3l.config.settings_page` from `r3l/config/`; a test keeps it so. Set one with `--set method.alpha=5`, in a preset's TOML
+Made by `python -m infra.pages.settings` from `r3l/config/`; a test keeps it so. Set one with `--set method.alpha=5`, in a preset's TOML
 file, in Prefect's form, or in Python: `r3l.compose(settings={"method.alpha": 5})`. Presets of policies, environments, methods and machines
 are in `r3l/presets/`; `r3l presets` lists them. A plug-in has settings of its own: see Plug-ins in `CONTRIBUTING.md`.
 
