@@ -30,6 +30,7 @@ OURS = {
     "keeps",
     "smollm2_keeps",
     "kin",
+    "kin_alfworld",
 }
 FREE = {"group_size", "sync"}  # experiments whose arms differ in N on purpose
 
