@@ -26,7 +26,7 @@ NAMES = frozenset((
 ))
 BEGINNINGS = (
     "LC_", "CUDA_", "NVIDIA_", "NCCL_", "GLOO_", "TORCH_", "PYTORCH_", "TRITON_", "PET_", "OMP_", "MKL_", "GOMP_",
-    "OPENBLAS_", "MALLOC_", "PYTHONWARN", "COVERAGE_",
+    "OPENBLAS_", "ATEN_", "DNNL_", "ONEDNN_", "MALLOC_", "PYTHONWARN", "COVERAGE_",
 )
 # fmt: on
 

@@ -24,9 +24,10 @@ def environment_of(pid: int) -> str:
 
 def test_credentials_stay_and_what_a_child_needs_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3")
+    monkeypatch.setenv("ATEN_CPU_CAPABILITY", "avx2")  # or the trainer would compute in other bits than the engine
     found = child_environment({"EXTRA": "1"})
     assert not set(PLANTED) & set(found)
-    assert (found["CUDA_VISIBLE_DEVICES"], found["EXTRA"]) == ("3", "1")
+    assert (found["CUDA_VISIBLE_DEVICES"], found["ATEN_CPU_CAPABILITY"], found["EXTRA"]) == ("3", "avx2", "1")
     assert "PATH" in found
 
 
