@@ -1,12 +1,14 @@
 """The contract of an environment: text in, text out. It runs in a worker process, so it may block, leak or crash."""
 
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from r3l.errors import WorldError
 from r3l.records import Task
+from r3l.system.seeds import derive
 
 Role = Literal["user", "tool"]
 OnProgress = Callable[[str, int, int], None]  # what, done, in all (0: not known)
@@ -100,6 +102,22 @@ class World(Protocol):
     def make(self) -> Environment:
         """Make an environment. Called in the worker process."""
         ...
+
+
+def numbered_tasks(world: str, prefix: str, split: str, seed: int, contents: Iterable[tuple[str, str]]) -> list[Task]:
+    """Name the tasks of a split by their numbers behind `prefix`, and derive the seed of each; `contents` are the type
+    and the payload of each."""
+    return [
+        Task(0, 0, f"{prefix}/{index:05d}", world, split, task_type, payload, derive(seed, prefix, index))
+        for index, (task_type, payload) in enumerate(contents)
+    ]
+
+
+def tasks_asked(world: str, split: str, settings: Any) -> int:
+    """Tell how many tasks of a split the settings ask for. Raise `WorldError` where it is another split."""
+    if split not in ("train", "heldout"):
+        raise WorldError(f"{world} split {split!r}: expected one of train, heldout")
+    return int(settings.train_tasks if split == "train" else settings.heldout_tasks)
 
 
 @runtime_checkable

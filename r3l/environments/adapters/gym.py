@@ -7,6 +7,7 @@ worth what it has reached.
 import json
 import math
 import re
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -15,12 +16,11 @@ from r3l.config.environments.adapters import GymnasiumSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import refuse_unnamed
 from r3l.environments.adapters.texts import clean, import_package, parse_action, share_of_range
-from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.base import Environment, Observation, Reply, Step, numbered_tasks, tasks_asked
 from r3l.environments.outside import flag_of, number_of
 from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
-from r3l.system.seeds import derive
 
 PROMPTS = Path(__file__).parents[1] / "prompts"
 SEEDS = 2**31  # what gymnasium takes
@@ -54,25 +54,10 @@ class GymnasiumWorld:
         refuse_unnamed(self.settings.env, "environment.env")
         if find_spec("gymnasium") is None:  # nothing is imported where tasks are listed
             raise WorldError("gymnasium is not installed: pip install 'r3l[gymnasium]'")
-        number = {"train": self.settings.train_tasks, "heldout": self.settings.heldout_tasks}.get(split)
-        if number is None:
-            raise WorldError(f"{self.name} split {split!r}: expected one of train, heldout")
-        variant = self.settings.env.rpartition(":")[2]
-        prefix = f"{self.name}/{variant}-{self.settings.tasks_seed}/{split}"
-        seeds = [derive(self.settings.tasks_seed, prefix, index) for index in range(number)]
-        return [
-            Task(
-                iteration=0,
-                task=0,
-                task_id=f"{prefix}/{index:05d}",
-                environment=self.name,
-                split=split,
-                task_type=variant,
-                payload=json.dumps({"seed": seed % SEEDS}),
-                seed=seed,
-            )
-            for index, seed in enumerate(seeds)
-        ]
+        number, variant = tasks_asked(self.name, split, self.settings), self.settings.env.rpartition(":")[2]
+        prefix, seed = f"{self.name}/{variant}-{self.settings.tasks_seed}/{split}", self.settings.tasks_seed
+        tasks = numbered_tasks(self.name, prefix, split, seed, [(variant, "")] * number)
+        return [replace(task, payload=json.dumps({"seed": task.seed % SEEDS})) for task in tasks]
 
     def data(self, split: str) -> str:
         return self.settings.env

@@ -12,7 +12,18 @@ from string import Template
 from typing import ClassVar
 
 from r3l.config.environments import HouseholdSettings
-from r3l.environments.base import Benchmark, DataPlan, Environment, Observation, OnProgress, Reply, Step, Verdict
+from r3l.environments.base import (
+    Benchmark,
+    DataPlan,
+    Environment,
+    Observation,
+    OnProgress,
+    Reply,
+    Step,
+    Verdict,
+    numbered_tasks,
+    tasks_asked,
+)
 from r3l.environments.household.engine import NOTHING, HouseholdEngine, State, engine_of
 from r3l.environments.household.generator import SPLITS, first_games
 from r3l.environments.household.goal import progress, winnable
@@ -22,7 +33,6 @@ from r3l.environments.household.reports import reflect
 from r3l.environments.replies import parse_tagged_reply
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.system.seeds import derive
 
 PROMPTS = Path(__file__).parents[1] / "prompts"
 
@@ -49,25 +59,10 @@ class HouseholdWorld:
         return parse_tagged_reply(text)
 
     def tasks(self, split: str) -> list[Task]:
-        settings = self.settings
-        number = {"train": settings.train_tasks, "heldout": settings.heldout_tasks}.get(split)
-        if number is None:
-            raise WorldError(f"household split {split!r}: expected one of {', '.join(SPLITS)}")
-        games = first_games(settings.level, split, settings.tasks_seed, number)
-        prefix = f"household/{settings.level}-{settings.tasks_seed}/{split}"
-        return [
-            Task(
-                iteration=0,
-                task=0,
-                task_id=f"{prefix}/{index:05d}",
-                environment=self.name,
-                split=split,
-                task_type=game.task_type,
-                payload=game.to_json(),
-                seed=derive(settings.tasks_seed, prefix, index),
-            )
-            for index, game in enumerate(games)
-        ]
+        level, seed = self.settings.level, self.settings.tasks_seed
+        games = first_games(level, split, seed, tasks_asked(self.name, split, self.settings))
+        contents = ((game.task_type, game.to_json()) for game in games)
+        return numbered_tasks(self.name, f"household/{level}-{seed}/{split}", split, seed, contents)
 
     def data(self, split: str) -> str:
         return f"{self.settings.level}-{self.settings.tasks_seed}"

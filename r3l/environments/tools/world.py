@@ -15,7 +15,7 @@ from r3l.config.environments.adapters import ToolsSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import object_named
 from r3l.environments.adapters.texts import clean
-from r3l.environments.base import Environment, Observation, Reply, Step
+from r3l.environments.base import Environment, Observation, Reply, Step, numbered_tasks, tasks_asked
 from r3l.environments.outside import number_of
 from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.environments.tools.calls import parse_calls
@@ -25,7 +25,6 @@ from r3l.environments.tools.shown import result_message, with_tools
 from r3l.environments.tools.toolset import Toolset
 from r3l.errors import WorldError
 from r3l.records import Task
-from r3l.system.seeds import derive
 
 PATIENCE = 0.8  # of the time that a worker has for a call: a slow server costs an episode, not the worker
 PROMPT = Path(__file__).parents[1] / "prompts" / "tools.txt"
@@ -74,25 +73,11 @@ class ToolWorld:
         return parse_calls(text, {schema["function"]["name"] for schema in self.schemas})
 
     def tasks(self, split: str) -> list[Task]:
-        settings = self.settings
-        number = {"train": settings.train_tasks, "heldout": settings.heldout_tasks}.get(split)
-        if number is None:
-            raise WorldError(f"tools split {split!r}: expected one of train, heldout")
-        prefix = f"tools/{settings.toolset.rpartition(':')[2]}-{settings.tasks_seed}/{split}"
-        contents = self.toolset.tasks(split, number, settings.tasks_seed)
-        return [
-            Task(
-                iteration=0,
-                task=0,
-                task_id=f"{prefix}/{index:05d}",
-                environment=self.name,
-                split=split,
-                task_type=str(content.get("type", "tools")),
-                payload=json.dumps(content),
-                seed=derive(settings.tasks_seed, prefix, index),
-            )
-            for index, content in enumerate(contents[:number])
-        ]
+        number, seed = tasks_asked(self.name, split, self.settings), self.settings.tasks_seed
+        contents = self.toolset.tasks(split, number, seed)[:number]
+        rows = ((str(content.get("type", "tools")), json.dumps(content)) for content in contents)
+        prefix = f"tools/{self.settings.toolset.rpartition(':')[2]}-{seed}/{split}"
+        return numbered_tasks(self.name, prefix, split, seed, rows)
 
     def data(self, split: str) -> str:
         return f"{self.settings.toolset}-{self.settings.tasks_seed}"

@@ -10,7 +10,7 @@ from typing import Any
 
 from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.adapters.texts import parse_action
-from r3l.environments.base import Environment, Reply
+from r3l.environments.base import Environment, Reply, numbered_tasks
 from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.environments.tools.calls import parse_calls
 from r3l.environments.tools.shown import with_tools
@@ -18,7 +18,6 @@ from r3l.environments.verifiers.described import describe
 from r3l.environments.verifiers.tasksets import TasksetEnvironment
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task, observation_hash
-from r3l.system.seeds import derive
 
 PROMPT = Path(__file__).parents[1] / "prompts" / "verifiers.txt"
 
@@ -63,20 +62,9 @@ class VerifiersWorld:
             raise ConfigError("environment.env is empty: name an installed environment of verifiers")
         if split not in (rows := self.said["rows"]):
             raise WorldError(f"verifiers split {split!r}: expected one of {', '.join(rows)}")
+        contents = ((settings.env, json.dumps(row)) for row in rows[split])
         prefix = f"verifiers/{settings.env}-{settings.tasks_seed}/{split}"
-        return [
-            Task(
-                iteration=0,
-                task=0,
-                task_id=f"{prefix}/{index:05d}",
-                environment=self.name,
-                split=split,
-                task_type=settings.env,
-                payload=json.dumps(row),
-                seed=derive(settings.tasks_seed, prefix, index),
-            )
-            for index, row in enumerate(rows[split])
-        ]
+        return numbered_tasks(self.name, prefix, split, settings.tasks_seed, contents)
 
     def data(self, split: str) -> str:
         rows = self.said["rows"].get(split, [])
