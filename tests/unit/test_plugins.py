@@ -138,7 +138,7 @@ def test_a_package_adds_a_command_and_takes_none(install, monkeypatch, capsys):
 
 def test_the_laboratory_plugs_in_as_the_checkout_says_it_does():
     assert {"compare", "exam", "results", "warm-start"} <= plugins.installed("command").keys()
-    assert {"household", "alfworld"} <= plugins.installed("policy").keys()
+    assert {"household", "alfworld", "smollm2"} <= plugins.installed("policy").keys()
     for section in ("command", "policy"):
         for name in plugins.installed(section):
             assert callable(plugins.load_function(section, name))

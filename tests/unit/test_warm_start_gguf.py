@@ -8,8 +8,8 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from r3l.engines.chat_format import ChatFormat
-from r3l.engines.gguf_policy import NAMES, convert, smollm2
 from r3l.errors import ConfigError
+from r3l.lab.warm_start.gguf_policy import NAMES, convert, smollm2
 from tests.unit.chat_tokenizers import TEMPLATES
 from tests.unit.engine_policies import SHAPE, plain_model, tiny_policy
 
