@@ -10,6 +10,9 @@ import argparse
 import io
 import re
 import shutil
+import tempfile
+import threading
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -18,11 +21,20 @@ from urllib.parse import quote
 
 from PIL import Image
 
+from flows.cli.screen.console import CleanConsole
+from flows.cli.screen.display import Display
+from flows.cli.screen.eta import expected_attempts
+from flows.cli.terminal import title
+from r3l.config import compose
+from r3l.exploration.progress import Progress
+from r3l.pipeline.iteration import open_iteration, run_stages
+from r3l.pipeline.runner import Threads
 from r3l.store.stage import Store
-from tests.browser.screenshots import BEST, SAMPLE, panel
 from tests.browser.serving import opened, served, started
 
 RUN = "sample"
+SAMPLE = Path(__file__).parents[2] / "data" / "sample_run"
+BEST = "SELECT retry_id, task_id FROM pivots WHERE branch = '' ORDER BY gain DESC, pivot_turn DESC LIMIT 1"
 WIDTH, HEIGHT = 1280, 800
 COLOURS = 96  # a palette: half the bytes, no visible difference
 
@@ -30,6 +42,28 @@ COLOURS = 96  # a palette: half the bytes, no visible difference
 def without_web_fonts(svg: str) -> str:
     """Return the SVG with the reader's own fonts: no picture loads anything from elsewhere."""
     return re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.DOTALL)
+
+
+def panel(path: Path) -> Path:
+    """Play an iteration, and write the live panel as SVG as it stands when half of the retries have ended."""
+    with tempfile.TemporaryDirectory() as folder:
+        config = compose(run="demo", assignments=[f"store.root={folder}"])
+        console = CleanConsole(file=io.StringIO(), force_terminal=True, width=96, record=True)
+        display = Display(console, f"{title(config)} · iteration 0", Progress())
+        display.planned, display.phase = expected_attempts(config), "running"
+        with open_iteration(config, Store.open(folder), 0, progress=display.progress, runner=Threads()) as bench:
+            playing = threading.Thread(target=run_stages, args=(bench,))
+            playing.start()
+            while playing.is_alive() and not half_way(display.progress.snapshot().get("retries", {})):
+                time.sleep(0.1)
+            console.print(display)
+            path.write_text(console.export_svg(title="r3l iterate"))
+            playing.join()
+    return path
+
+
+def half_way(counts: dict[str, float]) -> bool:
+    return counts.get("done", 0) >= max(4.0, counts.get("planned", 0) / 2)
 
 
 @contextmanager

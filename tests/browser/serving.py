@@ -1,4 +1,4 @@
-"""A served store and a headless Chromium, for the browser tests and for screenshots."""
+"""A served store and a headless Chromium, for the browser tests and the pictures of README.md."""
 
 import threading
 import time

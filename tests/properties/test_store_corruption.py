@@ -125,11 +125,6 @@ def test_corruptions_of_every_kind_are_found(tmp_path):
     assert hunt(tmp_path, range(100)) == 100
 
 
-@pytest.mark.slow
-def test_a_thousand_corruptions_are_found(tmp_path):
-    assert hunt(tmp_path, range(1000, 2000)) == 1000
-
-
 def test_the_error_names_the_corrupt_file(tmp_path):
     store = Store.open(str(tmp_path))
     refs = list(commit_iteration(store).values())

@@ -239,7 +239,6 @@ def test_teachers_gaps_are_kept_token_by_token_and_make_the_credit(examined, gro
     assert credit["SDPO"][0] == pytest.approx([np.mean(gap) for gap in gaps])
     assert credit["SERL"][1] == pytest.approx(credit["GRPO"][1])  # no teacher read of the stitched one
     assert ways()["SDPO"](group)[0].tolist() == [0, 0, 0]  # no row without a teacher
-    assert ways()["SDPO"](group)[0].tolist() == [0, 0, 0]  # no row without a teacher
     assert {stitched} & stored.gaps["success"].keys() == {stitched}
 
 

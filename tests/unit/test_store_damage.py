@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.manifest import seal
 from r3l.store.stage import Store
@@ -120,21 +119,3 @@ def test_a_file_that_nobody_names_is_told_of(store):
     part = next(Path(store.root).glob(f"{CREDIT}/part-credit-*.parquet"))
     shutil.copy(part, part.with_name("part-credit-0123456789abcdef.parquet"))
     assert "part-credit-0123456789abcdef.parquet: no manifest names it" in said(store)
-
-
-@pytest.mark.parametrize(
-    "name", ["branch=we ird", "branch=", "branch=..", "iteration=0", "iteration=x", "branch=a\nb", "shard=0", "x" * 200]
-)
-def test_a_folder_of_an_odd_name_stops_no_reader_and_is_not_swept(tmp_path, name):
-    store = Store.open(str(tmp_path))
-    ref = commit_iteration(store)["tasks"]
-    odd = Path(store.root, "demo", name, "iteration=00000", "tasks")
-    odd.mkdir(parents=True)
-    shutil.copy(Path(store.root, ref.key.manifest), odd)
-    with connect(store) as connection:
-        assert connection.execute("SELECT count(*) FROM turns").fetchall() == [(21,)]
-        assert [run for run, _ in connection.execute("FROM left_out").fetchall()] == ["demo"]
-    Path(odd, "part-turns-000000000000.parquet").write_bytes(b"left behind")
-    Path(odd.parent, "writer.lock").write_bytes(b"left behind")
-    assert store.sweep("demo") == []
-    assert len(check_run(store, "demo")) == 1

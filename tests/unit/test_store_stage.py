@@ -300,7 +300,21 @@ def test_a_folder_in_the_place_of_a_manifest_is_one_line(store):
     assert check_run(store, "demo")
 
 
-@pytest.mark.parametrize("folder", ["branch=we ird", "branch=", "branch=..", "other=x", "iteration=0", "iteration=-0"])
+@pytest.mark.parametrize(
+    "folder",
+    [
+        "branch=we ird",
+        "branch=",
+        "branch=..",
+        "branch=a\nb",
+        "other=x",
+        "shard=0",
+        "x" * 200,
+        "iteration=0",
+        "iteration=x",
+        "iteration=-0",
+    ],
+)
 def test_a_folder_with_an_odd_name_is_none_of_the_run_s_and_check_names_it(store, folder):
     ref = commit_iteration(store)["tasks"]
     odd = f"demo/{folder}" if "iteration" in folder else f"demo/{folder}/iteration=00000"
@@ -308,8 +322,11 @@ def test_a_folder_with_an_odd_name_is_none_of_the_run_s_and_check_names_it(store
     foreign.parent.mkdir(parents=True)
     foreign.write_bytes(Path(store.root, ref.key.manifest).read_bytes())
     assert (len(store.stages("demo")), store.branches("demo"), store.next_iteration("demo")) == (9, [], 1)
+    Path(store.root, odd, "tasks", "part-turns-000000000000.parquet").write_bytes(b"left behind")
+    Path(store.root, odd, "writer.lock").write_bytes(b"left behind")
     assert store.sweep("demo") == []
     with connect(store) as connection:
+        assert connection.execute("SELECT count(*) FROM turns").fetchall() == [(21,)]
         ((run, why),) = connection.execute("FROM left_out").fetchall()
         assert run == "demo"
         assert "of no stage that this code knows" in why

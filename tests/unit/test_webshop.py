@@ -12,8 +12,7 @@ from r3l.environments import make_world
 from r3l.environments.webshop.catalogue import Goal, Product, Review
 from r3l.environments.webshop.nouns import title_words
 from r3l.environments.webshop.session import Shop, parse_action
-from r3l.environments.webshop.world import WebShopEnvironment, WebShopWorld, products_and_goals
-from r3l.environments.workers.pool import WorldPool
+from r3l.environments.webshop.world import WebShopEnvironment, WebShopWorld
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
 from r3l.records import Task
@@ -316,34 +315,6 @@ def test_hints_grow_precise_and_who_follows_the_last_one_wins():
             won += environment.step("click[Buy Now]").reward == 1.0
     assert len(vague) == 1
     assert won >= 20
-
-
-def test_sessions_in_worker_processes_go_back_by_snapshots():
-    """Of the real world in its pool: every pivot of an episode is restored, never played again, and goes on the
-    same."""
-    world, settings = make_world(WebShopSettings()), WebShopSettings()
-    listed = world.tasks("heldout")[0]
-    wanted = products_and_goals(settings)[1][json.loads(listed.payload)["goal"]]
-    actions = [
-        f"search[{wanted.product.query}]",
-        "click[Next >]",
-        f"search[{wanted.instruction}]",
-        f"click[{wanted.product.asin}]",
-        *(f"click[{value}]" for _, value in wanted.options),
-        "click[Buy Now]",
-    ]
-    pool = WorldPool(settings, workers=1)
-    seen = [pool.start("base", listed).result().text]
-    steps = [pool.step("base", action).result() for action in actions]
-    seen += [step.observation.text for step in steps]
-    assert (steps[-1].reward, steps[-1].success) == (1.0, True)
-    for pivot in range(len(actions)):
-        rollback = pool.rollback(f"retry/{pivot}", listed, actions[:pivot], seen[: pivot + 1]).result()
-        assert (rollback.observations, rollback.diverged_at) == (seen[: pivot + 1], None)
-        assert pool.step(f"retry/{pivot}", actions[pivot]).result() == steps[pivot]
-    assert pool.counts()["replays"] == 0
-    assert pool.counts()["restores"] == len(actions) - 1
-    pool.close()
 
 
 def test_a_task_of_another_catalogue_is_refused(shop):

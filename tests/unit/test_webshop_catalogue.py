@@ -3,6 +3,7 @@
 import json
 import random
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -17,82 +18,10 @@ from r3l.environments.webshop.synthetic import synthetic_rows
 from r3l.environments.webshop.vocabulary import SORTS
 from r3l.errors import WorldError
 
-ITEMS = [
-    {
-        "asin": "B000000001",
-        "name": "Alora Shampoo",
-        "category": "beauty",
-        "query": " Shampoos ",
-        "product_category": "Beauty › Hair",
-        "full_description": "Good.",
-        "small_description": ["With tea tree.", "Big bottle."],
-        "pricing": "$12.99",
-        "customization_options": {
-            "Scent": [{"value": " Mint/Rose ", "image": None}, {"value": "Citrus", "image": None}],
-            "Size": None,
-        },
-        "images": ["x"],
-    },
-    {
-        "asin": "B000000002",
-        "name": "Oak Table",
-        "category": "garden",
-        "query": "tables",
-        "product_category": "Home › Tables",
-        "full_description": None,
-        "small_description": "Solid.",
-        "pricing": "$1,150.00 - $1,200.50",
-        "customization_options": "",
-        "images": ["x"],
-    },
-    {
-        "asin": "B000000001",
-        "name": "Again",
-        "category": "beauty",
-        "query": "q",
-        "product_category": "c",
-        "full_description": "",
-        "small_description": [],
-        "pricing": "",
-        "customization_options": {},
-        "images": ["x"],
-    },
-    {
-        "asin": "B00000000003",
-        "name": "Id too long",
-        "category": "beauty",
-        "query": "q",
-        "product_category": "c",
-        "full_description": "",
-        "small_description": [],
-        "pricing": "",
-        "customization_options": {},
-        "images": ["x"],
-    },
-]
-ATTRIBUTES = {
-    "B000000001": {
-        "attributes": ["tea tree"],
-        "instruction": "Find me tea tree shampoos",
-        "instruction_attributes": ["tea tree"],
-    }
-}
-HUMAN = {
-    "B000000002": [
-        {
-            "asin": "B000000002",
-            "instruction": "i want an oak table.",
-            "instruction_attributes": ["solid wood"],
-            "instruction_options": ["natural"],
-        },
-        {
-            "asin": "B000000002",
-            "instruction": "nothing asked for",
-            "instruction_attributes": [],
-            "instruction_options": [],
-        },
-    ]
-}
+FILES = Path(__file__).parents[1] / "golden/webshop/files"  # in the layout of the original's
+ITEMS = json.loads((FILES / "items_shuffle_1000.json").read_text())
+ATTRIBUTES = json.loads((FILES / "items_ins_v2_1000.json").read_text())
+HUMAN = json.loads((FILES / "items_human_ins.json").read_text())
 
 
 @pytest.fixture
