@@ -31,8 +31,7 @@ Method = Annotated[
 Policy = Annotated[
     str,
     typer.Option(
-        "--policy",
-        help="policy preset, a folder with a transformers model, or its name on the hub (new run: latent)",
+        "--policy", help="policy preset, a folder with a transformers model, or its name on the hub (new run: latent)"
     ),
 ]
 EnvironmentName = Annotated[

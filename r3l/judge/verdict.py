@@ -58,12 +58,7 @@ class Verdict:
 
 
 def judge(
-    store: Store,
-    run: str,
-    quick: bool = False,
-    tools: Tools | None = None,
-    replies: int = 0,
-    everything: bool = True,
+    store: Store, run: str, quick: bool = False, tools: Tools | None = None, replies: int = 0, everything: bool = True
 ) -> Verdict:
     """Find everything that is wrong with a run.
 

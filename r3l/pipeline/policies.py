@@ -16,13 +16,7 @@ from r3l.store import manifest as manifests
 from r3l.store.files.stamps import content_digest
 from r3l.store.layout import StageKey
 from r3l.store.policies.places import fetch_optimiser, fetch_policy, place_in_store
-from r3l.store.policies.snapshots import (
-    Written,
-    cut_weights,
-    latest_policy,
-    snapshot_digest,
-    tokenizer_files,
-)
+from r3l.store.policies.snapshots import Written, cut_weights, latest_policy, snapshot_digest, tokenizer_files
 from r3l.store.stage import Store
 from r3l.system.home import locate
 

@@ -76,13 +76,7 @@ def _memory(config: Config, shape: Shape, machine: Machine) -> tuple[list[Figure
             f"{config.training.logits_chunk} positions",
         ),
         *_asleep(config, shape, asleep),
-        Figure(
-            "memory",
-            "training GPU: in all",
-            (training.gpu + asleep) / GB,
-            "GB",
-            f"a {machine.gpu} has {gpu_gb:g}",
-        ),
+        Figure("memory", "training GPU: in all", (training.gpu + asleep) / GB, "GB", f"a {machine.gpu} has {gpu_gb:g}"),
         Figure(
             "memory",
             "training host: while it loads or saves",

@@ -173,9 +173,7 @@ METRICS = (
     unseen("sampler_ratio_mean", "sampler_ratios", "list_avg(flatten(list(ratios)))"),
     unseen("sampler_ratio_p99", "sampler_ratios", "list_aggregate(flatten(list(ratios)), 'quantile_cont', 0.99)"),
     unseen(
-        "sampler_cut",
-        "sampler_ratios",
-        "sum(cut_tokens) / nullif(sum(len(ratios)) FILTER (cut_tokens IS NOT NULL), 0)",
+        "sampler_cut", "sampler_ratios", "sum(cut_tokens) / nullif(sum(len(ratios)) FILTER (cut_tokens IS NOT NULL), 0)"
     ),
     unseen("reference_tokens", "updates", "sum(reference_tokens)::BIGINT"),
     Metric("canary_error", "updates", "max(canary_error)", "canary error", "{:.1e}", chart=None),

@@ -111,8 +111,7 @@ class Update:
         result = rows[-1] | {"canary": canary.result(), "events": self.events, "steps": rows}
         result["scores"] = self.scores.write(Path(job.out), self.ranks)
         return cast(
-            UpdateResult,
-            result | {"peak_memory_mb": peak_memory_mb(self.device), "seconds_by_part": self.seconds},
+            UpdateResult, result | {"peak_memory_mb": peak_memory_mb(self.device), "seconds_by_part": self.seconds}
         )
 
     def _choose_layout(self) -> None:

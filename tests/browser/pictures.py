@@ -80,9 +80,7 @@ def panes(browser: Any, address: str, run: str, retry: str, scheme: str, file: P
         page.goto(f"{address}/run/{run}/open?id={quote(retry, safe='')}")
         top: Any = page.locator(".shades").first.bounding_box()
         picture = page.screenshot(
-            clip={"x": 0, "y": top["y"] - 8, "width": WIDTH, "height": HEIGHT},
-            full_page=True,
-            animations="disabled",
+            clip={"x": 0, "y": top["y"] - 8, "width": WIDTH, "height": HEIGHT}, full_page=True, animations="disabled"
         )
     Image.open(io.BytesIO(picture)).convert("RGB").quantize(COLOURS).save(file, optimize=True)
 

@@ -23,8 +23,7 @@ from tests.support.rehearsal import tiny_policy, walker
 def corridor(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two tasks of the corridor an iteration."""
     monkeypatch.setattr(
-        "r3l.pipeline.stages.calls.draw",
-        lambda config, iteration: records.corridor_tasks(iteration, 2),
+        "r3l.pipeline.stages.calls.draw", lambda config, iteration: records.corridor_tasks(iteration, 2)
     )
     monkeypatch.setattr(
         "r3l.pipeline.update.local.launch",

@@ -95,12 +95,7 @@ def test_an_impossible_iteration_is_refused_at_once(refused_at_once, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--environment", "webshop"),
-        ("--recipe", "easy"),
-        ("--recipe", "standard", "--forgets", "0.5"),
-    ],
+    "arguments", [("--environment", "webshop"), ("--recipe", "easy"), ("--recipe", "standard", "--forgets", "0.5")]
 )
 def test_a_warm_start_that_no_recipe_makes_is_refused(refused, arguments):
     refused("expected alfworld with standard or latent, or the household", "warm-start", *arguments)

@@ -120,8 +120,7 @@ def halting(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str, Callable
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background process ignores it
     monkeypatch.setattr(preflight, "check", lambda config, training=True: Store.open(config.store.root))
     monkeypatch.setattr(
-        "r3l.pipeline.stages.calls.draw",
-        lambda config, iteration: records.corridor_tasks(iteration, 2),
+        "r3l.pipeline.stages.calls.draw", lambda config, iteration: records.corridor_tasks(iteration, 2)
     )
     monkeypatch.setattr(server, "LISTEN_S", 0.1)
     yield lambda stage, end: World(monkeypatch, stage, end)

@@ -35,8 +35,7 @@ def lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, prefect_server: None) -
     """Two tasks, two bases each: none is won, and no reflection can be read."""
     monkeypatch.setattr(preflight, "check", lambda config, training=True: Store.open(config.store.root))
     monkeypatch.setattr(
-        "r3l.pipeline.stages.calls.draw",
-        lambda config, iteration: records.corridor_tasks(iteration, 2),
+        "r3l.pipeline.stages.calls.draw", lambda config, iteration: records.corridor_tasks(iteration, 2)
     )
     monkeypatch.setattr(
         Workbench,

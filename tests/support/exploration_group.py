@@ -40,11 +40,7 @@ def distilled(attempt, pivot=0, base_attempt=None, **more):
 
 def reflection(attempt, pivot=0, outcome="failure", target=None, **more):
     base_id = f"{GROUP}/base={attempt}"
-    named = {
-        "base_id": base_id,
-        "reflection_id": f"{GROUP}/reflection={attempt}",
-        "trajectory_id": target or base_id,
-    }
+    named = {"base_id": base_id, "reflection_id": f"{GROUP}/reflection={attempt}", "trajectory_id": target or base_id}
     return records.reflection(pivot=pivot, outcome=outcome, **(named | more))
 
 

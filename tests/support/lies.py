@@ -685,8 +685,5 @@ def canary_edited(run: Forgery) -> None:
 
 told("old_policy_flipped", lambda run: flipped(run, "policies/iteration=00000/policy/model.safetensors"))
 told("old_optimiser_flipped", lambda run: flipped(run, "policies/iteration=00000/optimizer/optimizer.safetensors"))
-told(
-    "file_added_to_a_policy",
-    lambda run: run.put("policies/iteration=00000/policy/modeling_own.py", "print('hello')"),
-)
+told("file_added_to_a_policy", lambda run: run.put("policies/iteration=00000/policy/modeling_own.py", "print('hello')"))
 told("file_added_beside_a_policy", lambda run: run.put("policies/iteration=00000/notes.txt", "mine"))

@@ -174,11 +174,7 @@ def course(bug: str, iterations: int, episodes: int, seed: int = 0):
                 learner.learn(turn, given.advantage)
         honest = stages.base_stage(explorer(learner, "healthy"), tasks(iteration, episodes, "heldout"), SamplingPlan(1))
         yield (
-            {
-                "base": rows(bases),
-                "retries": rows(retries),
-                "credit": {"credit": credit},
-            },
+            {"base": rows(bases), "retries": rows(retries), "credit": {"credit": credit}},
             sum(one.trajectory.success for one in honest),
         )
 

@@ -6,11 +6,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from r3l.config.environments.adapters import (
-    GymnasiumSettings,
-    ToolsSettings,
-    VerifiersSettings,
-)
+from r3l.config.environments.adapters import GymnasiumSettings, ToolsSettings, VerifiersSettings
 from r3l.environments.adapters.gym import Gained, GymnasiumEnvironment
 from r3l.environments.outside import number_of
 from r3l.environments.tools.world import ToolEnvironment

@@ -11,16 +11,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 # Each floor may import its own and those below it.
 FLOORS = [
-    [
-        "r3l.config",
-        "r3l.records",
-        "r3l.stages",
-        "r3l.errors",
-        "r3l.system",
-        "r3l.plugins",
-        "r3l.version",
-        "r3l",
-    ],
+    ["r3l.config", "r3l.records", "r3l.stages", "r3l.errors", "r3l.system", "r3l.plugins", "r3l.version", "r3l"],
     ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"],
     ["r3l.exploration", "r3l.methods"],
     ["r3l.training", "r3l.evaluation", "r3l.audit", "r3l.planning", "r3l.scaffold"],

@@ -131,13 +131,7 @@ def test_the_table_of_groups_has_rewards_and_credit(reader):
         first["best_gain"],
         first["worst_gain"],
         first["mean_pivot"],
-    ) == (
-        0.5,
-        1.0,
-        1.0,
-        1.0,
-        1.0,
-    )
+    ) == (0.5, 1.0, 1.0, 1.0, 1.0)
     assert first["mixed"] is True
     assert first["reward_std"] == pytest.approx((1 / 3) ** 0.5)
     assert (second["best_gain"], second["mixed"], second["statuses"]) == (0.0, False, ["completed"])

@@ -8,12 +8,7 @@ from r3l.audit.text.words import LONGEST, Span, word_difference
 def test_the_words_that_the_other_text_lacks_are_marked():
     ours, theirs = word_difference("take mug 1 from desk", "heat mug 1 with stove from desk")
     assert ours == [Span("take", True), Span(" mug 1 ", False), Span("from desk", False)]
-    assert theirs == [
-        Span("heat", True),
-        Span(" mug 1 ", False),
-        Span("with stove ", True),
-        Span("from desk", False),
-    ]
+    assert theirs == [Span("heat", True), Span(" mug 1 ", False), Span("with stove ", True), Span("from desk", False)]
 
 
 @pytest.mark.parametrize(("before", "after"), [("same", "same"), ("x" * (LONGEST + 1), "y")])

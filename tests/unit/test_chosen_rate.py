@@ -12,10 +12,7 @@ def flat(height):
 
 
 # By policy and rate, one or two runs. Each policy is best at the rate that the other is worst at.
-RUNS = {
-    "a": {1e-4: [flat(0.2)], 1e-3: [flat(0.5), flat(0.7)]},
-    "b": {1e-4: [flat(0.5)], 1e-3: [flat(0.3)]},
-}
+RUNS = {"a": {1e-4: [flat(0.2)], 1e-3: [flat(0.5), flat(0.7)]}, "b": {1e-4: [flat(0.5)], 1e-3: [flat(0.3)]}}
 
 
 def test_a_policy_does_not_choose_its_own_rate():

@@ -61,11 +61,7 @@ def test_an_engine_may_be_a_class_that_the_command_names(root, monkeypatch):
 
 def test_what_is_named_counts_on_top_of_the_run(root):
     config = config_of("long", {**NOTHING, "environment": "webshop"}, "", [f"store.root={root}"], 0)
-    assert (config.environment.kind, config.policy.path, config.iteration) == (
-        "webshop",
-        "data/policies/mine",
-        0,
-    )
+    assert (config.environment.kind, config.policy.path, config.iteration) == ("webshop", "data/policies/mine", 0)
 
 
 def test_a_bare_model_is_evaluated_as_the_starting_policy(tmp_path):

@@ -159,11 +159,7 @@ def test_what_no_alarm_can_interrupt_is_ended_by_the_kernel():
 def test_an_answer_that_the_kernel_had_to_end_counts_as_too_slow(monkeypatch):
     grader = Grader(LIMIT)
     assert grader.verify("1", "1").correct
-    monkeypatch.setattr(
-        GraderProcess,
-        "send",
-        lambda process, request: os.kill(process.process.pid, signal.SIGVTALRM),
-    )
+    monkeypatch.setattr(GraderProcess, "send", lambda process, request: os.kill(process.process.pid, signal.SIGVTALRM))
     assert grader.verify("1", "1") == Grade(False, "timeout")
     grader.stop()
 

@@ -58,10 +58,7 @@ def test_a_malformed_reply_gains_nothing_and_an_untold_world_has_one_sub_goal():
     told = credited(settings, [reaching(0, 0.0, 0.5, None, 0.5)])[0]
     assert told.turn_advantages == pytest.approx([0.5 - 1 / 6, -1 / 6, -1 / 6])
     untold = credited(settings, [reaching(0, 1.0, None, None), reaching(1, 0.0, None, None)])
-    assert [one.turn_advantages for one in untold] == [
-        pytest.approx([-0.25, 0.75]),
-        pytest.approx([-0.25, -0.25]),
-    ]
+    assert [one.turn_advantages for one in untold] == [pytest.approx([-0.25, 0.75]), pytest.approx([-0.25, -0.25])]
 
 
 def test_the_household_tells_how_far_a_turn_came():

@@ -10,13 +10,7 @@ from r3l.config.environments import WebShopSettings
 from r3l.environments.webshop import nouns
 from r3l.environments.webshop.catalogue import Goal, Product
 from r3l.environments.webshop.nouns import nouns_by, spacy_nouns, title_words
-from r3l.environments.webshop.reward import (
-    attribute_hits,
-    first_colour,
-    option_hits,
-    score,
-    type_factor,
-)
+from r3l.environments.webshop.reward import attribute_hits, first_colour, option_hits, score, type_factor
 from r3l.environments.webshop.world import WebShopWorld
 from r3l.errors import WorldError
 

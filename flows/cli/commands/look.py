@@ -241,9 +241,7 @@ def credit(
         console.print(f"Other rollouts are sampled by: {', '.join(others)}.", style="dim")
 
 
-def presets(
-    diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets to compare")] = None,
-) -> None:
+def presets(diff: Annotated[tuple[str, str] | None, typer.Option(help="two method presets to compare")] = None) -> None:
     """List the presets of policies, environments, methods and machines, and installed plug-ins; or compare two
     methods."""
     from r3l import plugins

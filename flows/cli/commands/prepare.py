@@ -111,7 +111,7 @@ def show_plan(console: Console, config: Config, machine: machines.Machine, resou
     """Print the plan as a table, what it takes for granted below it, and what will not fit in red."""
     console.print(
         f"{config.policy.name} on {config.environment.kind}, {config.method.kind}, {config.rollout.tasks} tasks x N = "
-        f"{config.rollout.group_size}, {_turns(machine)}: one iteration",
+        f"{config.rollout.group_size}, {_turns(machine)}: one iteration"
     )
     table = Table("", "figure", "value", "from", header_style="bold")
     before = ""

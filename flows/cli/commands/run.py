@@ -131,8 +131,7 @@ Named = Annotated[str, typer.Option(help="as for `r3l iterate`; empty: as the ru
 
 
 Posed = Annotated[
-    str,
-    typer.Argument(metavar="[RUN]", help="name of the run; a new name evaluates the starting policy; or --run"),
+    str, typer.Argument(metavar="[RUN]", help="name of the run; a new name evaluates the starting policy; or --run")
 ]
 
 

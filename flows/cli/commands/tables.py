@@ -180,8 +180,7 @@ def export(
 def import_(
     path: Annotated[Path, typer.Argument(help="what the package wrote: a file, or the folder of several")],
     package: Annotated[
-        str,
-        typer.Option("--from", metavar="PACKAGE", help="trl, verl, prime-rl, slime or trinity: data/guide/from.md"),
+        str, typer.Option("--from", metavar="PACKAGE", help="trl, verl, prime-rl, slime or trinity: data/guide/from.md")
     ],
     run: Annotated[str, typer.Option("--run", metavar="NAME", help="name of the run; empty: the package's")] = "",
     tokenizer: Annotated[

@@ -43,15 +43,7 @@ def compare(
         console = screen(stderr=True)
         say(
             run_experiment(
-                path,
-                size,
-                store,
-                results,
-                workers,
-                minutes,
-                only,
-                lambda ended: console.print(str(ended)),
-                page,
+                path, size, store, results, workers, minutes, only, lambda ended: console.print(str(ended)), page
             )
         )
     else:

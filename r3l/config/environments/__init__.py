@@ -7,11 +7,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from r3l.config.environments.adapters import (
-    GymnasiumSettings,
-    ToolsSettings,
-    VerifiersSettings,
-)
+from r3l.config.environments.adapters import GymnasiumSettings, ToolsSettings, VerifiersSettings
 from r3l.config.environments.shared import EnvironmentSettings as EnvironmentSettings
 from r3l.config.kinds import Kinds
 from r3l.config.section import LARGEST, identity_of
@@ -96,8 +92,7 @@ class WebShopSettings(EnvironmentSettings):
     kind: Literal["webshop"] = "webshop"
     max_turns: int = Field(15, ge=1, le=1000, description="Largest number of turns per episode, 1 to 1000 (paper: 15).")
     catalogue: str = Field(
-        "synthetic",
-        description="Source of the products: synthetic, or a folder with the original files.",
+        "synthetic", description="Source of the products: synthetic, or a folder with the original files."
     )
     products: int | None = Field(
         None,

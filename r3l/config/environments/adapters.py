@@ -89,10 +89,7 @@ class ToolsSettings(AdaptedSettings):
 
 class VerifiersSettings(RangedSettings):
     kind: Literal["verifiers"] = "verifiers"
-    env: str = Field(
-        "",
-        description="Name of an installed environment of verifiers, the module of its taskset.",
-    )
+    env: str = Field("", description="Name of an installed environment of verifiers, the module of its taskset.")
     options: dict[str, Any] = Field({}, description="Settings of its taskset, such as {difficulty: easy}.")
     tools_shown: Literal["template", "prompt"] = Field(
         "template",

@@ -28,15 +28,7 @@ from r3l.config.methods.rivals import (
 from r3l.config.methods.shared import AMPLIFY, CLIP_HIGH, CLIP_LOW, INVALID, TOP_RULE, GuidedSettings, MethodSettings
 from r3l.config.methods.taught import RLSDSettings, RLTFSDSettings, SDPOSettings
 from r3l.config.section import identity_of
-from r3l.records.plan import (
-    Diverged,
-    GroupFill,
-    GuidancePosition,
-    InvalidReflection,
-    PivotRule,
-    RetryFrom,
-    RetryWhen,
-)
+from r3l.records.plan import Diverged, GroupFill, GuidancePosition, InvalidReflection, PivotRule, RetryFrom, RetryWhen
 
 
 class R3LSettings(GuidedSettings):

@@ -149,10 +149,7 @@ class ReflectGRPOSettings(ClippedSettings, GuidedSettings):
         ),
     )
     invalid_reflection: InvalidReflection = Field("skip", description=INVALID)
-    guidance_position: GuidancePosition = Field(
-        "mid_system",
-        description=POSITION,
-    )
+    guidance_position: GuidancePosition = Field("mid_system", description=POSITION)
     train_reflections: bool = Field(
         False,
         description=(
@@ -209,10 +206,7 @@ class GiGPOSettings(ClippedSettings):
         description="Weight of a turn's own advantage beside that of its trajectory, 0 to 1000. 0: GRPO.",
     )
     discount: float = Field(
-        0.95,
-        gt=0,
-        le=1,
-        description="Discount factor per turn in the return of a turn, above 0, up to 1.",
+        0.95, gt=0, le=1, description="Discount factor per turn in the return of a turn, above 0, up to 1."
     )
 
 

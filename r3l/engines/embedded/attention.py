@@ -49,12 +49,7 @@ def attend(
         short_query, short_key, short_value = query_HGND[:, :, short], key[0, :, short], value[0, :, short]
         parts.append(
             _short(
-                step.padded,
-                module.layer_idx,
-                short_query.to(wide),
-                short_key.to(wide),
-                short_value.to(wide),
-                scaling,
+                step.padded, module.layer_idx, short_query.to(wide), short_key.to(wide), short_value.to(wide), scaling
             ).to(query.dtype)
         )
     for feed, mask in step.long:

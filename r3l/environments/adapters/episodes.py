@@ -50,8 +50,7 @@ class Draws:
     def seeded(cls, seed: int) -> Draws:
         numpy = sys.modules.get("numpy")
         return cls(
-            random.Random(seed).getstate(),
-            numpy.random.RandomState(seed % SEEDS).get_state() if numpy else None,
+            random.Random(seed).getstate(), numpy.random.RandomState(seed % SEEDS).get_state() if numpy else None
         )
 
     @contextmanager

@@ -24,10 +24,7 @@ TAUGHT = {by: SDPOSettings(taught_by=by) for by in TEACHERS}
 
 
 def policy_rows(
-    policy: ReplyGradients,
-    members: Sequence[Episode],
-    states: Sequence[Sequence[State]],
-    attempts: Sequence[Episode],
+    policy: ReplyGradients, members: Sequence[Episode], states: Sequence[Sequence[State]], attempts: Sequence[Episode]
 ) -> Iterator[dict[str, Any]]:
     """Yield one row per turn of a group; `attempts` are all at its task, the retries as they ran among them."""
     updates = [update_row(member) for member in members]

@@ -14,11 +14,7 @@ from r3l.lab.study.compare import Curve, area, binomial_variance, final, mean, p
 from r3l.lab.study.results import sum_spending
 from r3l.lab.study.verdicts import Gap, gap_over_policies
 
-CURVE: dict[str, Callable[[Curve], float]] = {
-    "area": area,
-    "plateau": plateau,
-    "final": final,
-}
+CURVE: dict[str, Callable[[Curve], float]] = {"area": area, "plateau": plateau, "final": final}
 
 
 class Claim(Section):

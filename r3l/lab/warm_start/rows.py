@@ -43,12 +43,7 @@ class RowEncoder:
     """
 
     def __init__(
-        self,
-        chat: ChatFormat,
-        system: str,
-        pivot: float = PIVOT,
-        read_reported: float = READ,
-        continued: bool = False,
+        self, chat: ChatFormat, system: str, pivot: float = PIVOT, read_reported: float = READ, continued: bool = False
     ) -> None:
         self.chat, self.system, self.pivot, self.read_reported = chat, system, pivot, read_reported
         self.continued = continued

@@ -25,10 +25,7 @@ class ReflectRetryReward(RatioMethod[ReflectRetryRewardSettings]):
         return np.zeros(rewards_G.size), ["untrained"] * rewards_G.size
 
     def lessons(
-        self,
-        settings: ReflectRetryRewardSettings,
-        attempts: Sequence[Trajectory],
-        reflections: Sequence[Reflection],
+        self, settings: ReflectRetryRewardSettings, attempts: Sequence[Trajectory], reflections: Sequence[Reflection]
     ) -> tuple[list[Lesson], list[LeftOut]]:
         reward_of = {
             attempt.reflection_id: attempt.reward

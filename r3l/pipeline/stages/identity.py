@@ -49,10 +49,7 @@ def version_of(config: Config, stage: str) -> int:
 def world_of(config: Config, split: str) -> dict[str, Any]:
     """Find what a world's settings do not say of it: what its tasks are made from, and the version of its rules."""
     world = make_world(config.environment)
-    return {
-        "data": data_of(config.environment, split),
-        "world": world.version if isinstance(world, Versioned) else 1,
-    }
+    return {"data": data_of(config.environment, split), "world": world.version if isinstance(world, Versioned) else 1}
 
 
 def plan_of_stage(sampled: SamplingPlan, stage: str) -> dict[str, Any]:

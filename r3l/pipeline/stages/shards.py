@@ -33,10 +33,7 @@ def steps(bench: Workbench) -> Iterator[tuple[str, int]]:
     stitch) follow one another before the next round begins."""
     plan = plan_of(bench)
     rounds = plan.retries_per_base if plan.reflection != "none" else 0
-    left_out = {
-        *([] if bench.asks_oracle else ["oracle_pivots"]),
-        *([] if plan.continuations else ["continuations"]),
-    }
+    left_out = {*([] if bench.asks_oracle else ["oracle_pivots"]), *([] if plan.continuations else ["continuations"])}
     for stage in stages_that(lambda stage: stage.sharded):
         if stage == IN_ROUNDS[0]:
             yield from ((one, round_) for round_ in range(rounds) for one in IN_ROUNDS if bench.wants(one))

@@ -44,10 +44,7 @@ def address(part: Part, root: str) -> str:
     return part.path if part.shard == BUNDLED else root + part.path
 
 
-SHARD = {
-    "path": "regexp_extract(filename, '/shard=([0-9]+)/', 1)::INTEGER",
-    "none": "NULL::INTEGER",
-}
+SHARD = {"path": "regexp_extract(filename, '/shard=([0-9]+)/', 1)::INTEGER", "none": "NULL::INTEGER"}
 
 
 def pattern_of(path: str) -> str:

@@ -22,10 +22,7 @@ def iteration(store: Path, direct: bool, settings: list[str]) -> Cost:
     before, began = os.times(), time.perf_counter()
     subprocess.run(words, check=True, stdout=subprocess.DEVNULL)
     clock, after = time.perf_counter() - began, os.times()
-    return Cost(
-        after.children_user + after.children_system - before.children_user - before.children_system,
-        clock,
-    )
+    return Cost(after.children_user + after.children_system - before.children_user - before.children_system, clock)
 
 
 def compared(rounds: int, warm: int, settings: list[str]) -> tuple[Cost, Cost]:

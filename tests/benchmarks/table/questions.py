@@ -40,10 +40,7 @@ FROM trajectories r JOIN trajectories b ON {same} AND b.trajectory_id = r.base_i
 CREATE TEMP VIEW groups AS SELECT {place}, group_id, min(reward) < max(reward) AS mixed,
     sum(max(advantage, 0)) AS positive_mass, -sum(min(advantage, 0)) AS negative_mass
 FROM credit GROUP BY {place}, group_id;
-""".format(
-    place="run, branch, iteration",
-    same="(b.run, b.branch, b.iteration) = (r.run, r.branch, r.iteration)",
-)
+""".format(place="run, branch, iteration", same="(b.run, b.branch, b.iteration) = (r.run, r.branch, r.iteration)")
 DIALECT = (
     (r"::\w+", ""),
     (r"FILTER \(", "FILTER (WHERE "),
