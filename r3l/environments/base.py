@@ -42,11 +42,12 @@ class Step:
 @dataclass(frozen=True, slots=True)
 class Reply:
     """A policy's reply, parsed. `action` is "" where the reply is not `valid`; `error` is then what the policy is
-    told."""
+    told. `span`: from where to where the action stands in the text; None: it is what stands after the thought."""
 
     valid: bool
     action: str
     error: str = ""
+    span: tuple[int, int] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from numbers import Integral, Real
 from typing import get_args
 
 from r3l.environments.base import Observation, Reply, Role, Step, Verdict, World
+from r3l.environments.replies import span_after_thought
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.visible import mark
@@ -144,6 +145,7 @@ def reply_of(world: World, text: str) -> Reply:
         if not isinstance(reply, Reply):
             raise WorldError(f"expected a Reply, got {value_and_type(reply)}")
         action, error = text_of(reply.action, "action"), text_of(reply.error, "error")
-        return Reply(bool(reply.valid) and action != "", action, error or "Invalid reply: it gives no action.")
+        valid, (start, stop) = bool(reply.valid) and action != "", reply.span or span_after_thought(text)
+        return Reply(valid, action, error or "Invalid reply: it gives no action.", (int(start), int(stop)))
     except Exception as error:  # noqa: BLE001 - the parser is any world's, and the text is a model's
         return Reply(False, "", f"Invalid reply: it can't be read ({message_of(error)}).")

@@ -16,6 +16,17 @@ def after_thought(text: str) -> str:
     return answer.partition(OPEN)[0]
 
 
+def span_after_thought(text: str) -> tuple[int, int]:
+    """Find from where to where in the text that stands, without the white space around it."""
+    answer = after_thought(text).strip()
+    start = text.index(answer, thought_end(text))
+    return start, start + len(answer)
+
+
+def thought_end(text: str) -> int:
+    return len(text) - len(text.rpartition(CLOSE)[2])
+
+
 def parse_tagged_reply(text: str) -> Reply:
     """Parse what stands in the one <action>...</action> after the thought; text around both is let pass.
 
@@ -44,7 +55,10 @@ def parse_tagged(text: str, tag: str, counted: Callable[[int], str]) -> Reply:
     before, _, inside = answer.partition(ending)[0].partition(opening)
     if opening in answer.partition(ending)[2] or opening in before:
         return invalid("the tags are not in order", tag)
-    return Reply(valid=True, action=inside.strip()) if inside.strip() else invalid(f"{opening} is empty", tag)
+    if not (action := inside.strip()):
+        return invalid(f"{opening} is empty", tag)
+    start = text.rindex(opening) + len(opening) + inside.index(action)
+    return Reply(valid=True, action=action, span=(start, start + len(action)))
 
 
 def invalid(reason: str, tag: str) -> Reply:

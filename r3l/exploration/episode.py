@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 
 from r3l.engines.base import Completion
-from r3l.environments.base import Observation, Step
+from r3l.engines.chat_format import ChatFormat
+from r3l.environments.base import Observation, Step, World
 from r3l.environments.outside import reply_of
 from r3l.errors import EngineError, WorldError
 from r3l.exploration.explorer import Explorer
@@ -141,6 +143,26 @@ def _turn(
         finish_reason=completion.finish_reason,
         observation_hash=observation_hash(observation),
     )
+
+
+def action_ids(world: World, chat: ChatFormat, turn: Turn) -> tuple[int, int]:
+    """Find from where to where in a reply the ids stand that the text of its action reaches into; nowhere, where no
+    action was taken."""
+    if not turn.valid:
+        return 0, 0
+    ids = turn.response_ids[:-1] if chat.closed(turn.response_ids) else turn.response_ids
+    whole = chat.whole(turn.response)
+    span = reply_of(world, whole).span or (0, 0)
+    start, stop = (place - (len(whole) - len(turn.response)) for place in span)
+
+    def characters(count: int) -> int:
+        return len(chat.text(ids[:count]))
+
+    counts = range(len(ids) + 1)
+    # Of several ids that make one character, all but the first add nothing: those of the character before the action
+    # are left out, those of its last one are not.
+    first = bisect_right(counts, start, key=characters) - 1
+    return first, max(bisect_left(counts, stop, key=characters), bisect_right(counts, stop, key=characters) - 1)
 
 
 async def _act(explorer: Explorer, session: str, turn: Turn) -> Step:

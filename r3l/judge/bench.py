@@ -1,6 +1,7 @@
 """The workbench on which stored stages are made again."""
 
 from collections.abc import Callable
+from functools import cached_property
 from inspect import signature
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,11 @@ class Bench(Workbench):
         stages = {ref.stage for ref in self.store.stages(self.config.run, self.config.branch, self.iteration)}
         return super().asks_oracle and "oracle_pivots" in stages
 
+    @cached_property
+    def chat(self) -> ChatFormat:
+        tools = tools_of(make_world(self.config.environment))
+        return chat_of(self.store, self.config, self.policies.start.digest, tools)
+
     def _start(self) -> Explorer:
         world = make_world(self.config.environment)
         refs = self.sources()
@@ -112,10 +118,9 @@ class Bench(Workbench):
             pool = self.tools.pool(self.config)
         except (R3LError, OSError) as error:
             raise NotAtHand(f"the world can't be played here: {error}") from error
-        chat = chat_of(self.store, self.config, self.policies.start.digest, tools_of(world))
         behaviour = self.policies.behaviour.digest
         return Explorer(
-            world, pool, engine, chat, behaviour, limits(self.config), self.progress, self.incidents, teacher
+            world, pool, engine, self.chat, behaviour, limits(self.config), self.progress, self.incidents, teacher
         )
 
     def sources(self) -> list[StageRef]:

@@ -24,6 +24,7 @@ from r3l.methods.r3l import R3L
 from r3l.methods.raft import RAFT
 from r3l.methods.rloo import RLOO
 from r3l.methods.stages import credit_groups, training_rows
+from r3l.methods.taught.contexts import ActionIds
 from r3l.methods.taught.rlsd import RLSD
 from r3l.methods.taught.rltf_sd import RLTFSD
 from r3l.methods.taught.sdpo import SDPO
@@ -109,16 +110,25 @@ def credit_stage(
     return credit_groups(method_of(settings), settings, trajectories, turns)
 
 
+def weighs_actions(settings: AnyMethod) -> bool:
+    """Tell whether the rows say which of their tokens are actions', for a teacher that weighs these alone."""
+    return method_of(settings).weighs_actions(settings)
+
+
 def training_rows_stage(
-    settings: AnyMethod, episodes: Sequence[Episode], reflections: Sequence[Reflection], credit: Sequence[Credit]
+    settings: AnyMethod,
+    episodes: Sequence[Episode],
+    reflections: Sequence[Reflection],
+    credit: Sequence[Credit],
+    action_ids: ActionIds | None = None,
 ) -> tuple[list[TrainingRow], list[Event]]:
     """Make the rows that the update job reads. `episodes`: base and distilled ones, and the retries as they ran, with
-    guidance.
+    guidance; `action_ids`: how the ids of a turn's action are found, where a teacher weighs these alone.
 
     Each credited member gives one row or one `no_gradient` event; each reflection that is no lesson a `no_meta_task`
     event.
     """
-    return training_rows(method_of(settings), settings, episodes, reflections, credit)
+    return training_rows(method_of(settings), settings, episodes, reflections, credit, action_ids)
 
 
 def counted_groups(credit: Iterable[Credit]) -> int:

@@ -185,6 +185,10 @@ class Method(Generic[S]):
         all."""
         return {}
 
+    def weighs_actions(self, settings: S) -> bool:
+        """Tell whether a teacher makes the advantages of actions' tokens alone, and not of whole replies."""
+        return False
+
     def lessons(
         self, settings: S, attempts: Sequence[Trajectory], reflections: Sequence[Reflection]
     ) -> tuple[list[Lesson], list[LeftOut]]:

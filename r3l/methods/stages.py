@@ -10,6 +10,7 @@ import numpy as np
 from r3l.config.methods.shared import MethodSettings
 from r3l.methods.base import ROWLESS, LeftOut, Lesson, Method, PlayedGroup
 from r3l.methods.rows import explore_row, reflect_row, retry_row
+from r3l.methods.taught.contexts import ActionIds, action_spans
 from r3l.records import Credit, Episode, Event, Kind, Reflection, Status, TrainingRow, Trajectory, Turn
 
 
@@ -75,17 +76,22 @@ def training_rows(
     episodes: Sequence[Episode],
     reflections: Sequence[Reflection],
     credits: Sequence[Credit],
+    action_ids: ActionIds | None = None,
 ) -> tuple[list[TrainingRow], list[Event]]:
     """Make the rows of the groups' members, then of the meta-tasks. Each credit, and each reflection, gives a row or an
     event."""
     by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
-    rows, events = member_rows(method, settings, by_id, credits)
+    rows, events = member_rows(method, settings, by_id, credits, action_ids)
     more_rows, more_events = meta_task_rows(method, settings, by_id, reflections, credits)
     return rows + more_rows, events + more_events
 
 
 def member_rows(
-    method: Method[Any], settings: MethodSettings, episodes: dict[str, Episode], credits: Sequence[Credit]
+    method: Method[Any],
+    settings: MethodSettings,
+    episodes: dict[str, Episode],
+    credits: Sequence[Credit],
+    action_ids: ActionIds | None,
 ) -> tuple[list[TrainingRow], list[Event]]:
     """Make one row for every credited member that has a gradient; an event `no_gradient` for every other."""
     rows: list[TrainingRow] = []
@@ -98,7 +104,9 @@ def member_rows(
         objective, taught = method.objective(settings, member.trajectory), method.taught(settings, credit.iteration)
         teacher = method.teacher(settings, member, groups[credit.group_id]) if taught else None
         if teacher:
-            objective = replace(objective, settings={**objective.settings, "teacher": taught | teacher._asdict()})
+            spans = {"spans": action_spans(member, action_ids)} if action_ids else {}
+            reading = taught | teacher._asdict() | spans
+            objective = replace(objective, settings={**objective.settings, "teacher": reading})
         row = explore_row(settings, objective, member, credit)
         untaught = "it has no teacher" if method.taught_only and not teacher else ""
         if reason := untaught or no_gradient(row, credit):

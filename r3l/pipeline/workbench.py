@@ -101,6 +101,12 @@ class Workbench:
         branch = self.replay.source_branch if self.replay else self.config.branch
         return with_teacher(self.config, self.store, branch, self.iteration)
 
+    @cached_property
+    def chat(self) -> ChatFormat:
+        """The chat format of the starting policy. Raise `ChatFormatError` where its folder has none."""
+        tools = tools_of(make_world(self.config.environment))
+        return ChatFormat.load(self.policies.start.model_path, self.config.policy.thinking, tools)
+
     @property
     def explorer(self) -> Explorer:
         """Started by the first stage that samples; shared by all shards.
@@ -126,10 +132,11 @@ class Workbench:
         if self.wants("updates") and not config.placement.update_deployment:
             # Its imports are done by the time that the rows are there.
             self.tools.trainer.start(config.training.processes)
-        chat = ChatFormat.load(self.policies.start.model_path, config.policy.thinking, tools_of(world))
         teacher = self.tools.teacher(self.teaching) if teacher_of(self.teaching) else None
         behaviour = self.policies.behaviour.digest
-        return Explorer(world, pool, engine, chat, behaviour, limits(config), self.progress, self.incidents, teacher)
+        return Explorer(
+            world, pool, engine, self.chat, behaviour, limits(config), self.progress, self.incidents, teacher
+        )
 
     def equip(self) -> None:
         """Give the sampling servers the policy, once, for hosts that take them as they are. Other engines are each

@@ -135,7 +135,8 @@ def advantage_of(row: UpdateRow, logp: torch.Tensor, old: torch.Tensor, teacher:
         return advantage
     arguments = {name: row.teacher[name] for name in ("rule", "mix", "low", "high")}
     own = logp if arguments["rule"] == "gap" else old
-    return taught_advantage(advantage, own, torch.from_numpy(teacher), **arguments)
+    taught = taught_advantage(advantage, own, torch.from_numpy(teacher), **arguments)
+    return torch.where(torch.from_numpy(row.weighed), taught, torch.as_tensor(advantage, dtype=taught.dtype))
 
 
 def sampler_factors(row: UpdateRow, anchor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:

@@ -124,6 +124,14 @@ class UpdateRow:
         return replace(self, token_ids=spliced, positions=self.positions + moved, teacher={})
 
     @property
+    def weighed(self) -> NDArray[np.bool_]:
+        """Which trained tokens [T] the teacher makes the advantage of: those in its `spans`, else all."""
+        weighed = np.zeros(len(self.positions), np.bool_)
+        for first, stop in self.teacher.get("spans", [(0, self.length)]):
+            weighed |= (self.positions >= first) & (self.positions < stop)
+        return weighed
+
+    @property
     def search(self) -> Search:
         """The objective's settings as a key: the rows with the same ones share their clip bounds."""
         return tuple(sorted(self.settings.items()))

@@ -131,6 +131,7 @@ OF_SETTING = {
     "method.meta_success_weight": "training_rows",
     **dict.fromkeys(("method.taught_by", "method.train_reflections"), f"{PLANNED} base"),
     **dict.fromkeys((f"method.sampler_{name}" for name in ("ratio", "low", "high")), "training_rows"),
+    "method.teacher_weighs": "training_rows",
     **dict.fromkeys(("method.meta_memory", "method.meta_replay"), "replay"),
     # by what the teacher is: see test_guidance.py
     **dict.fromkeys(("method.teacher", "method.teacher_model", "method.teacher_every"), ""),

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from r3l.config.methods.shared import KL, NORMALISATION, SCALE, ClippedSettings, MethodSettings, Normalisation
+from r3l.config.section import identity_of
 
 
 class TaughtSettings(MethodSettings):
@@ -50,6 +51,14 @@ class RLSDSettings(ClippedSettings, TaughtSettings):
         ge=1,
         le=1_000_000,
         description="Number of iterations over which teacher_mix falls to 0, 1 to 1000000 (RLSD: 100; SERL: 50).",
+    )
+    teacher_weighs: Literal["all", "action"] = Field(
+        "all",
+        description=(
+            "Which tokens of a reply the teacher weighs. all: every one (RLSD); action: those that the text of the "
+            "parsed action reaches into, while the others keep the advantage as it is (SERL)."
+        ),
+        json_schema_extra=identity_of("training_rows", later=True),
     )
     teacher_clip: float = Field(
         0.2, ge=0, lt=1, description="The teacher's weight stays within 1 minus and 1 plus this value, 0 to below 1."

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from r3l.environments.math.grader import Grade, Grader
-from r3l.environments.math.replies import last_box
+from r3l.environments.math.replies import in_box
 from r3l.environments.outside import text_of, whole
 from r3l.errors import WorldError
 
@@ -89,7 +89,8 @@ def gold_of(row: Mapping[str, Any]) -> str:
         answer = answer_text(row["answer"])
         final = FINAL_LINE.search(answer)
         return without_thousands(final[1]) if final else answer
-    return last_box(answer_text(row["solution"])) or "" if holds_value(row, "solution") else ""
+    boxed = in_box(answer_text(row["solution"]), 0) if holds_value(row, "solution") else None
+    return boxed.action if boxed else ""
 
 
 def holds_value(row: Mapping[str, Any], column: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import Any
 
 from r3l.environments.base import Reply
-from r3l.environments.replies import after_thought
+from r3l.environments.replies import after_thought, thought_end
 from r3l.environments.strict_json import NotJson, value
 
 BLOCK = re.compile(r"<tool_call>(?P<call>.*?)</tool_call>", re.DOTALL)
@@ -30,10 +30,14 @@ def parse_calls(text: str, names: Collection[str]) -> Reply:
     if not answer:
         return Reply(False, "", f"Invalid reply: it is empty. {EXPECTED}")
     try:
-        calls = [call for block in blocks(answer) for call in read(block, names)]
+        texts = blocks(answer)
+        calls = [call for block in texts for call in read(block, names)]
     except (Malformed, NotJson) as error:
         return Reply(False, "", f"Invalid call: {error}. {EXPECTED}")
-    return Reply(True, json.dumps({"calls": calls} if calls else {"answer": answer}))
+    if not calls:
+        return Reply(True, json.dumps({"answer": answer}))
+    span = text.index(texts[0], thought_end(text)), text.rindex(texts[-1]) + len(texts[-1])
+    return Reply(True, json.dumps({"calls": calls}), span=span)
 
 
 def blocks(said: str) -> list[str]:

@@ -1,11 +1,13 @@
 """What a teacher reads before a member's replies, made of stored token ids: nothing is tokenised."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from r3l.config.methods.taught import TaughtSettings
 from r3l.config.section import from_settings
 from r3l.methods.base import Teacher
-from r3l.records import Episode, Kind, SamplingPlan
+from r3l.records import Episode, Kind, SamplingPlan, Turn
+
+ActionIds = Callable[[Turn], tuple[int, int]]  # from where to where in a reply the ids of its action stand
 
 
 def teacher_of(settings: TaughtSettings, member: Episode, group: Sequence[Episode]) -> Teacher | None:
@@ -41,6 +43,19 @@ def behind_guidance(member: Episode, group: Sequence[Episode]) -> Teacher | None
             start = sum(len(turn.context_ids) + len(turn.response_ids) for turn in member.turns[: first.turn])
             return Teacher(start, start + len(member.turns[first.turn].context_ids), list(first.context_ids))
     return None
+
+
+def action_spans(member: Episode, action_ids: ActionIds) -> list[tuple[int, int]]:
+    """Find where in the member's row the tokens of its actions stand."""
+    spans: list[tuple[int, int]] = []
+    place = 0
+    for turn in member.turns:
+        place += len(turn.context_ids)
+        first, stop = action_ids(turn)
+        if first < stop:
+            spans.append((place + first, place + stop))
+        place += len(turn.response_ids)
+    return spans
 
 
 def tokens_of(member: Episode) -> int:

@@ -12,7 +12,8 @@ from r3l.records import Episode, SamplingPlan
 class RLSD(RatioMethod[RLSDSettings]):
     """As GRPO, with A ((1 - l) + l clip(exp(sign(A) (log pi_T - log pi)), 0.8, 1.2)) as a token's advantage: of a good
     trajectory those tokens count more that the teacher would say, of a bad one those that it would not. l falls from
-    `teacher_mix` to 0 over `teacher_mix_iterations`. A trajectory without a teacher has A.
+    `teacher_mix` to 0 over `teacher_mix_iterations`. A trajectory without a teacher has A, and so have tokens that it
+    does not weigh (`teacher_weighs`).
     """
 
     def plan(self, settings: RLSDSettings, group_size: int) -> SamplingPlan:
@@ -25,3 +26,6 @@ class RLSD(RatioMethod[RLSDSettings]):
         mix = settings.teacher_mix * max(0.0, 1 - iteration / settings.teacher_mix_iterations)
         clip = settings.teacher_clip
         return {"rule": "reweigh", "mix": mix, "low": 1 - clip, "high": 1 + clip} if mix else {}
+
+    def weighs_actions(self, settings: RLSDSettings) -> bool:
+        return settings.teacher_weighs == "action"

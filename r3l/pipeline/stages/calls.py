@@ -4,12 +4,22 @@ What is stored with the same fingerprint is not computed again; only small `Stag
 """
 
 from collections.abc import Callable, Sequence
-from functools import wraps
+from functools import partial, wraps
 from typing import Any
 
+from r3l.environments import make_world
 from r3l.exploration import stages as exploration
+from r3l.exploration.episode import action_ids
 from r3l.exploration.oracle import oracle_stage
-from r3l.methods import counted_groups, credit_stage, credits_turns, guidance_memory, plan, training_rows_stage
+from r3l.methods import (
+    counted_groups,
+    credit_stage,
+    credits_turns,
+    guidance_memory,
+    plan,
+    training_rows_stage,
+    weighs_actions,
+)
 from r3l.pipeline.stages import replay_buffer, stage_io
 from r3l.pipeline.stages.identity import other_world
 from r3l.pipeline.stages.remembered import identity_of_remembered, remembered
@@ -165,6 +175,7 @@ def write_training_rows(bench: Workbench, batch: StageRef, parents: Parents, sha
         _episodes(bench, parents, "base", "retries", "distilled"),
         _rows(bench, reflections, "reflections", Reflection),
         _rows(bench, credit, "credit", Credit),
+        partial(action_ids, make_world(bench.config.environment), bench.chat) if weighs_actions(method) else None,
     )
     return {"training_rows": rows, "events": events}
 
