@@ -78,6 +78,15 @@ class TrainingSettings(Section):
     eps: float = Field(
         1e-8, gt=0, le=1, description="Epsilon of AdamW, above 0, up to 1: added to the root of the second moment."
     )
+    initial_moments: Literal["none", "measured"] = Field(
+        "none",
+        description=(
+            "Moments of AdamW that the first step of a run begins with. none: none, so that every weight moves by the "
+            "learning rate, whatever its gradient is; measured: those that a gradient of each group leaves before "
+            "that step, so that weights on which the groups disagree move less, at the cost of one more epoch."
+        ),
+        json_schema_extra=identity_of("updates", later=True),
+    )
     weight_decay: float = Field(0.0, ge=0, le=1, description="Weight decay of AdamW, 0 to 1.")
     max_grad_norm: float = Field(
         1.0,

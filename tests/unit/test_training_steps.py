@@ -125,6 +125,23 @@ def test_minibatches_take_a_step_each_over_the_mean_of_their_groups(tmp_path: Pa
     assert error_of_the_way(tmp_path, out, weights) < 0.01
 
 
+def test_measured_moments_are_those_of_steps_of_length_0_over_each_group(tmp_path: Path) -> None:
+    records = [one for number in range(3) for one in group(number, f"g{number}", objective="clipped_ratio")]
+    plain, _ = updated(tmp_path, records, 3, training={"epochs": 2}, name="plain")
+    update, out = updated(tmp_path, records, 3, training={"epochs": 2, "initial_moments": "measured"})
+    together = ["g0", "g1", "g2"]
+    passes = [*([name] for name in together), together, together]
+    losses, weights = expected(tmp_path, records, passes, [0, 0, 0, RATE, RATE])
+    assert [step["loss"] for step in update["steps"]] == pytest.approx(losses[3:], rel=1e-3)
+    assert error_of_the_way(tmp_path, out, weights) < 0.01
+    tokens = [[step["tokens_computed"] for step in one["steps"]] for one in (plain, update)]
+    assert tokens[1] == [2 * tokens[0][0], tokens[0][1]]  # an epoch more, counted with the first step
+    # a run that goes on has moments: nothing is measured anew
+    onward = {"optimiser": str(out / "optimizer"), "step": 3, "name": "onward"}
+    again, _ = updated(tmp_path, records, 3, training={"initial_moments": "measured"}, **onward)
+    assert again["tokens_computed"] == tokens[0][0]
+
+
 @pytest.mark.parametrize(("asked", "number"), product([1, 2, 3, 7], [1, 2]))
 def test_every_group_is_visited_once_an_epoch_and_nothing_is_counted_twice(
     tmp_path: Path, asked: int, number: int

@@ -83,14 +83,16 @@ class Steps:
                     self._score_own_rows()
 
     def take(self) -> None:
+        start_time = time.perf_counter()
+        before = self._measure_moments() if self._begins_with_moments else Measures()
         for number, (epoch, minibatch) in enumerate(self.plan):
-            start_time = time.perf_counter()
             # the step before has changed the weights: sharded ones are gathered again
             if number:
                 self.policy.decoder.refresh()
             if len(self.plan) > 1:
                 self.emit("step", number=number, of=len(self.plan))
             measures, norm = self._gradient(minibatch, number)
+            measures.add(tokens_computed=before.tokens_computed, scoring_tokens=before.scoring_tokens)
             shortened_step = self._step(number)
             row = report(
                 self.job, minibatch.count, minibatch.denominators.groups, measures, self.others, number, grad_norm=norm
@@ -105,9 +107,26 @@ class Steps:
                 row["drift_tokens"] = self.drift.tokens
             self.rows.append(row)
             self.others.stepped()
+            start_time, before = time.perf_counter(), Measures()
         if self.average:
             self.average.move(self.job.training.teacher_average)
         self.policy.decoder.release()
+
+    @property
+    def _begins_with_moments(self) -> bool:
+        return self.job.training.initial_moments == "measured" and not self.job.optimiser
+
+    def _measure_moments(self) -> Measures:
+        """Have AdamW see the gradient of each group before it moves, as steps of length 0; gives what that took."""
+        for parameters in self.optimiser.param_groups:
+            parameters["lr"] = 0.0
+        cost = Measures()
+        for group in (group for epoch, part in self.plan if epoch == 0 for group in part.groups):
+            alone = Minibatch(0, [group], Denominators(1, group.count.tokens), group.count)
+            measures, _ = self._gradient(alone, 0)
+            self.optimiser.step()
+            cost.add(tokens_computed=measures.tokens_computed, scoring_tokens=measures.scoring_tokens)
+        return cost
 
     def _look_at_neutral_tokens(self, bound: float) -> None:
         attempts, instead = choose(
