@@ -93,11 +93,15 @@ def test_an_address_of_the_hub_is_that_of_its_files():
 def longer(
     table: pa.Table, ids: tuple[str, ...], floats: tuple[str, ...], texts: tuple[str, ...], size: int
 ) -> pa.Table:
-    """The same rows with long lists and texts."""
+    """The same rows with long lists and texts. In a training row every other half turn is a context, whose numbers are
+    0, and all tokens of the replies have the same weight."""
     rng, rows = np.random.default_rng(0), table.num_rows
     offsets = pa.array(np.arange(rows + 1) * size, pa.int32())
+    is_reply = np.ones(size) if size == LONG else np.arange(size) // (LONG // 2) % 2
     for name in (*ids, *floats):
         values = rng.integers(0, 32_000, rows * size) if name in ids else rng.random(rows * size)
+        if name in floats:
+            values = np.tile(is_reply, rows) * (np.repeat(rng.random(rows), size) if name == "weights" else values)
         field = table.schema.field(name)
         column = pa.ListArray.from_arrays(offsets, pa.array(values).cast(field.type.value_type))
         table = table.set_column(table.schema.get_field_index(name), name, column)
@@ -143,6 +147,9 @@ def test_the_shipped_questions_read_few_of_the_bytes_of_a_run_of_long_texts(samp
                 long, path.read_text()
             )
             shares[path.stem] = (server.sent - before) / size
-    # those about each token's weight or log-probability read such a column
-    assert sum(shares.values()) / len(shares) < 0.1, shares
+    # Questions about weights read one block of 1 MB beyond the columns, which take next to none. The mean of every
+    # token's log-probability reads that column, which is noise.
+    [column] = (share for name, share in shares.items() if name.startswith("15_"))
+    assert 0.1 < column < 0.3
+    assert sorted(shares.values())[-2] < 0.04, shares
     assert sum(share < 0.01 for share in shares.values()) >= 18, shares
