@@ -11,15 +11,21 @@ def words(text: str) -> list[str]:
     return text.split()
 
 
-MEASURES = words(
-    "mm centimeter centimeters centimetre centimetres meter meters metre metres kilometer kilometers kilogram "
-    "kilograms "
-    "gram grams cm dm km m in inch inches ft feet foot yd yard yards mile miles mi mg g kg lb lbs pound "
-    "pounds oz ounce ounces "
-    "ton tons ms s sec secs second seconds min mins minute minutes h hr hrs hour hours day days week weeks month "
-    "months year years ml l L liter liters litre litres gallon gallons mph kmh kph N J kJ W kW V A K Hz kHz MHz Pa kPa "
-    "mol degree degrees deg rad radian radians unit units"
+# Each unit in the ways that it is written; all are spelled as the first.
+SPELLINGS = (
+    "cm centimeter centimeters centimetre centimetres|m meter meters metre metres|ft feet foot|"
+    "in inch inches|mi mile miles|kg kilogram kilograms|g gram grams|km kilometer kilometers|"
+    "lb lbs pound pounds|oz ounce ounces|s sec secs second seconds|min mins minute minutes|"
+    "h hr hrs hour hours|d day days|week weeks|month months|year years|L l liter liters litre litres|"
+    "gallon gallons|deg degree degrees|rad radian radians|yd yard yards|ton tons|unit units|"
+    "km/h kmh kph km/hr km/hour|mph mi/h mile/hour miles/hour"
 )
+ALIKE = {other: first for first, *others in map(words, SPELLINGS.split("|")) for other in others}
+# A `d` alone is a variable sooner than a day.
+MEASURES = [
+    *(one for one in words(SPELLINGS.replace("|", " ")) if one != "d" and "/" not in one),
+    *words("mm dm mg ml ms mol N J kJ W kW V A K Hz kHz MHz Pa kPa"),
+]
 # Words that say how much, how many of them, or which: what stands before them is not the whole answer.
 MEANING = words(
     "and or not nor no more less than least most times to plus minus mod modulo choose factorial squared cubed over "
@@ -81,40 +87,3 @@ def spell_unit(unit: str) -> str:
     """Write a unit in one spelling."""
     bare = re.sub(rf"{LATEX}|[\s{{}}.~]|\\[,;: ]|\\cdot", "", unit).replace("per", "/")
     return ALIKE.get(bare, bare)
-
-
-ALIKE = {
-    other: first
-    for first, *others in map(
-        words,
-        (
-            "cm centimeter centimeters centimetre centimetres",
-            "m meter meters metre metres",
-            "ft feet foot",
-            "in inch inches",
-            "mi mile miles",
-            "kg kilogram kilograms",
-            "g gram grams",
-            "km kilometer kilometers",
-            "lb lbs pound pounds",
-            "oz ounce ounces",
-            "s sec secs second seconds",
-            "min mins minute minutes",
-            "h hr hrs hour hours",
-            "d day days",
-            "week weeks",
-            "month months",
-            "year years",
-            "L l liter liters litre litres",
-            "gallon gallons",
-            "deg degree degrees",
-            "rad radian radians",
-            "yd yard yards",
-            "ton tons",
-            "unit units",
-            "km/h kmh kph km/hr km/hour",
-            "mph mi/h mile/hour miles/hour",
-        ),
-    )
-    for other in others
-}
