@@ -26,6 +26,7 @@ from r3l.store.index.bundles import bundled
 from r3l.store.index.cached import index_path, recall, remember
 from r3l.store.index.contents import Contents
 from r3l.store.stage import Store
+from r3l.system.visible import first_line
 
 Answers = dict[str, list[dict[str, Any]]]
 TOGETHER = 32  # runs that one connection is made for: bounds its memory and its open files
@@ -109,7 +110,7 @@ def ask_runs(
             answers = {name: connection.sql(sql).to_arrow_table().to_pylist() for name, sql in questions.items()}
     except duckdb.Error as error:
         if len(some) == 1:
-            left_out[some[0].run] = f"its tables can't be read ({str(error).splitlines()[0]})"
+            left_out[some[0].run] = f"its tables can't be read ({first_line(error)})"
         else:
             for index in some:
                 yield from ask_runs(store, [index], questions, left_out)

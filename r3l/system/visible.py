@@ -30,6 +30,11 @@ def visible(text: str) -> str:
     return text.translate({ord(character): mark(character) for character in harmful}) if harmful else text
 
 
+def first_line(error: BaseException) -> str:
+    """Take the first line of an error's text, 300 characters at most; its type's name where it has none."""
+    return (str(error).strip() or type(error).__name__).partition("\n")[0][:300]
+
+
 def table_cell(text: str) -> str:
     """Escape a text for a cell of a table of Markdown."""
     return text.replace("|", "\\|")

@@ -11,6 +11,7 @@ from torch import nn
 
 from r3l.config.sections import PolicySettings
 from r3l.errors import TrainingError
+from r3l.system.visible import first_line
 from r3l.training.trie.decoder import Decoder
 from r3l.training.trie.exactness import check
 from r3l.training.trie.low_rank import fuse
@@ -101,7 +102,7 @@ def load_model(folder: Path, dtype: torch.dtype) -> Any:
             local_files_only=True,
         )
     except (OSError, ValueError) as error:
-        raise TrainingError(f"policy folder {folder}: {str(error).splitlines()[0]}") from error
+        raise TrainingError(f"policy folder {folder}: {first_line(error)}") from error
 
 
 def find_base(path: str, base_path: str | None) -> Path:

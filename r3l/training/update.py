@@ -14,6 +14,7 @@ import torch
 from r3l.config.engines import TINY
 from r3l.errors import TrainingError
 from r3l.store.files.local import replace_text
+from r3l.system.visible import first_line
 from r3l.training.balance import Score
 from r3l.training.canary import Canary
 from r3l.training.checkpoint import (
@@ -271,7 +272,7 @@ def choose_device(setting: str) -> torch.device:
 
 def out_of_memory(error: Exception) -> str:
     """Extract the first line of an out-of-memory error; empty for another one."""
-    text = str(error).splitlines()[0] if str(error) else type(error).__name__
+    text = first_line(error)
     ran_out = (
         isinstance(error, torch.OutOfMemoryError | MemoryError)
         or "can't allocate memory" in text

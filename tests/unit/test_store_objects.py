@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
 import numpy as np
+import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -21,6 +22,7 @@ from tests.support.object_server import endpoint, make_bucket
 from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 __all__ = ["endpoint"]
+HTTP = {"allow_http": True}
 
 
 @pytest.fixture
@@ -187,3 +189,7 @@ def test_two_hosts_that_share_a_cache_fetch_whole_files(store, monkeypatch):
 def test_a_store_that_can_not_be_reached_is_named(store, monkeypatch):
     with pytest.raises(StoreError, match="store s3://no-such-bucket/x: can't be reached"):
         Store.open("s3://no-such-bucket/x")
+    away = {"endpoint": "http://127.0.0.1:1", "skip_signature": True}
+    store.files._store = obstore.store.S3Store("b", retry_config={"max_retries": 0}, client_options=HTTP, **away)
+    with pytest.raises(StoreError, match=r"/demo/a: can't be read \(.+\)"):
+        store.files.read("demo/a")

@@ -7,6 +7,7 @@ from typing import Any
 
 from r3l.environments.outside import value_and_type
 from r3l.errors import WorldError
+from r3l.system.visible import first_line
 
 Row = Mapping[str, Any]
 
@@ -53,6 +54,5 @@ def parquet_rows(path: Path) -> list[Row]:
     try:
         rows: list[Row] = pq.read_table(path).to_pylist()
     except (pa.ArrowInvalid, OSError, UnicodeDecodeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise WorldError(f"{path.name} can't be read as Parquet: {reason}") from error
+        raise WorldError(f"{path.name} can't be read as Parquet: {first_line(error)}") from error
     return rows

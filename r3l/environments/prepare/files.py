@@ -11,6 +11,7 @@ from typing import Any
 
 from r3l.environments.base import DataPlan, OnProgress
 from r3l.errors import WorldError
+from r3l.system.visible import first_line
 
 BLOCK = 1 << 20
 
@@ -66,9 +67,8 @@ def fetch(address: str, target: Path, progress: OnProgress) -> None:
         os.replace(staging, target)
     except httpx.HTTPError as error:
         staging.unlink(missing_ok=True)
-        reason = (str(error) or type(error).__name__).splitlines()[0]
         raise WorldError(
-            f"{target} is missing and could not be downloaded ({reason}): get {address} and put it there"
+            f"{target} is missing and could not be downloaded ({first_line(error)}): get {address} and put it there"
         ) from error
 
 

@@ -5,7 +5,6 @@ What is stored with the same fingerprint is not computed again; only small `Stag
 
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
-from typing import Any
 
 from r3l.environments import make_world
 from r3l.exploration import stages as exploration
@@ -63,13 +62,6 @@ CALLS: dict[str, Callable[..., StageRef]] = {"tasks": draw_tasks}
 Parents = list[StageRef]
 
 
-def shown(bench: Workbench, batch: StageRef, stage: str, shard: int) -> dict[str, Any]:
-    """Find what a stage of a shard is made from that no setting and no parent of it tells."""
-    if stage == "reflections" and guidance_memory(bench.config.method):
-        return identity_of_remembered(remembered(bench, _shard_tasks(bench, batch, shard)))
-    return other_world(bench, batch) if STAGES[stage].plays else {}
-
-
 def of_a_shard(stage: str) -> Callable[[Callable[..., stage_io.Tables]], Callable[..., StageRef]]:
     """Make the function that computes the tables of a shard a call of `CALLS`, which finds or commits the stage."""
 
@@ -77,7 +69,7 @@ def of_a_shard(stage: str) -> Callable[[Callable[..., stage_io.Tables]], Callabl
         @wraps(compute)
         def call(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int = 0) -> StageRef:
             arguments = (bench, batch, parents, shard, *([round_] if STAGES[stage].rounds else []))
-            extra = shown(bench, batch, stage, shard)
+            extra = other_world(bench, batch) if STAGES[stage].plays else {}
             return run_stage(
                 bench, stage, label(bench, shard, round_), parents, lambda: compute(*arguments), extra=extra
             )
@@ -121,12 +113,21 @@ def find_oracle_pivots(bench: Workbench, batch: StageRef, parents: Parents, shar
     return {"oracle_pivots": pivots, "events": events}
 
 
-@of_a_shard("reflections")
-def reflect(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int) -> stage_io.Tables:
+def reflect(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int = 0) -> StageRef:
     """Reflect on every base of a shard, or from the second round on, on the attempt that grew from it."""
-    tasks, bases_and_latest = _shard_tasks(bench, batch, shard), _grown(bench, parents)
-    arguments = (bench.explorer, tasks, plan_of(bench), *bases_and_latest, round_)
-    return {"reflections": exploration.reflections_stage(*arguments, remembered=remembered(bench, tasks))}
+    has_memory = guidance_memory(bench.config.method) > 0
+    memory = remembered(bench, _shard_tasks(bench, batch, shard)) if has_memory else {}
+
+    def compute() -> stage_io.Tables:
+        tasks, bases_and_latest = _shard_tasks(bench, batch, shard), _grown(bench, parents)
+        arguments = (bench.explorer, tasks, plan_of(bench), *bases_and_latest, round_)
+        return {"reflections": exploration.reflections_stage(*arguments, memory)}
+
+    place, extra = label(bench, shard, round_), identity_of_remembered(memory)
+    return run_stage(bench, "reflections", place, parents, compute, extra=extra)
+
+
+CALLS["reflections"] = reflect
 
 
 @of_a_shard("retries")

@@ -17,6 +17,7 @@ from r3l.audit.reader import Reader, Row
 from r3l.errors import R3LError
 from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
+from r3l.system.visible import first_line
 
 SUFFIX = ".r3l"
 TAG = "r3l.line"
@@ -47,9 +48,9 @@ def track(store: Store, run: str, to: str, where: str = "", branch: str = "") ->
     except TrackerError:
         raise
     except Exception as error:  # each has its own kinds, and some of them raise those of their HTTP library
-        cause = str(error).strip().partition("\n")[0][:300]
         raise TrackerError(
-            f"tracker {to}: {type(error).__name__}: {cause}; nothing is lost: run this again when the tracker answers"
+            f"tracker {to}: {type(error).__name__}: {first_line(error)}; nothing is lost: run this again when the "
+            "tracker answers"
         ) from error
 
 

@@ -17,14 +17,16 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from r3l.errors import StoreError
-from r3l.store.files import ranges, staging
+from r3l.store.files import staging
 from r3l.store.files.local import cache_folder
-from r3l.store.files.ranges import RangedFiles
+from r3l.store.files.ranges import RemoteFiles
 from r3l.store.layout import ITERATION, STAGING
+from r3l.system.visible import first_line
 
 
-class ObjectFiles:
-    """Paths are relative to the root's prefix. `cache` mirrors, on this machine, the folders that must be local."""
+class ObjectFiles(RemoteFiles):
+    """Paths are relative to the root's prefix; a part's name holds the digest of its rows. `cache` mirrors, on this
+    machine, the folders that must be local."""
 
     def __init__(self, root: str) -> None:
         self.root = root.rstrip("/")
@@ -64,12 +66,6 @@ class ObjectFiles:
         parts = (path.rsplit("/", 2) for path in self.paths(run) if path.endswith(f"/{name}"))
         return ["/".join(part) for part in parts if ITERATION.fullmatch(part[1])]
 
-    def read(self, path: str) -> bytes | None:
-        try:
-            return self._store.get(path).bytes().to_bytes()
-        except FileNotFoundError:
-            return None
-
     def token(self, path: str) -> str | None:
         try:
             return self._store.head(path)["e_tag"]
@@ -101,16 +97,8 @@ class ObjectFiles:
         self.forget(folder)
         return sum(entry["size"] for entry in entries)
 
-    def url(self, path: str) -> str:
-        return f"{self.root}/{path}"
-
     def sweep_staging(self) -> list[str]:
         return [path.relative_to(self.cache).as_posix() for path in staging.sweep(self.cache / STAGING)]
-
-    def attach(self, connection: Any) -> None:
-        """Let DuckDB open this store's files, through the same client: a file's name holds the digest of its rows, so
-        that none is rewritten."""
-        ranges.attach(connection, RangedFiles(self._store, self.root))
 
     def fetch(self, folder: str) -> Path:
         """Copy a folder of the store (a policy, a stage's parts) to this machine. Its files are taken to be never
@@ -146,7 +134,3 @@ def client_options() -> Any:
     """Make the client's options: plain http only if the endpoint's address says so, as for a server on loopback."""
     endpoint = os.environ.get("AWS_ENDPOINT_URL") or os.environ.get("AWS_ENDPOINT") or ""
     return {"allow_http": True} if endpoint.startswith("http://") else None
-
-
-def first_line(error: BaseException) -> str:
-    return str(error).strip().partition("\n")[0][:300]

@@ -1,19 +1,46 @@
-"""Files of an object store or a web server as DuckDB opens them: it asks for ranges of bytes, and gets these alone."""
+"""Files of an object store or a web server, whole, or as DuckDB opens them: it asks for ranges of bytes, and gets these
+alone."""
 
 import re
 from datetime import UTC, datetime
+from functools import cached_property
 from threading import get_ident
 from typing import Any
 from urllib.parse import urlsplit
 
 import obstore
 from fsspec import AbstractFileSystem
+from obstore.exceptions import BaseError
+
+from r3l.errors import StoreError
+from r3l.system.visible import first_line
 
 
-def attach(connection: Any, files: "RangedFiles") -> None:
-    """Let DuckDB open these files. What a connection has read of one it doesn't ask for again."""
-    connection.register_filesystem(files)
-    connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
+class RemoteFiles:
+    """Files below an address, read through one client. None is ever rewritten under a name that DuckDB opens."""
+
+    root: str
+    _store: "obstore.store.ObjectStore"
+
+    def read(self, path: str) -> bytes | None:
+        try:
+            return bytes(self._store.get(path).bytes())
+        except FileNotFoundError:
+            return None
+        except (BaseError, OSError) as error:
+            raise StoreError(f"{self.url(path)}: can't be read ({first_line(error)})") from error
+
+    def url(self, path: str) -> str:
+        return f"{self.root}/{path}"
+
+    def attach(self, connection: Any) -> None:
+        """Let DuckDB open these files. What a connection has read of one it doesn't ask for again."""
+        connection.register_filesystem(self._opener)
+        connection.execute("SET validate_external_file_cache = 'NO_VALIDATION'")
+
+    @cached_property
+    def _opener(self) -> "RangedFiles":
+        return RangedFiles(self._store, self.root)
 
 
 class RangedFiles(AbstractFileSystem):  # type: ignore[misc]

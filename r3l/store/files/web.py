@@ -5,18 +5,15 @@ A web server lists no files: what there is stands in the index of the export. No
 """
 
 import json
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from obstore.exceptions import BaseError
 from obstore.store import HTTPStore
 
 from r3l.errors import StoreError
-from r3l.store.files import ranges
 from r3l.store.files.local import cache_folder
-from r3l.store.files.ranges import RangedFiles
+from r3l.store.files.ranges import RemoteFiles
 
 SCHEMES = ("http", "https", "hf")
 FOLDER = "r3l"  # of an export: what is not a table of its data set
@@ -36,7 +33,7 @@ def address_of(root: str) -> str:
     return f"https://huggingface.co/datasets/{repository}/resolve/{revision or 'main'}"
 
 
-class WebFiles:
+class WebFiles(RemoteFiles):
     """The files of an export below an address."""
 
     def __init__(self, root: str) -> None:
@@ -59,15 +56,6 @@ class WebFiles:
                 raise StoreError(f"store {self.root}: {name} of {INDEX}: expected names, got {index.get(name)!r:.80}")
         return index
 
-    def read(self, path: str) -> bytes | None:
-        try:
-            return self._store.get(path).bytes().to_bytes()
-        except FileNotFoundError:
-            return None
-        except (BaseError, OSError) as error:
-            first_line = str(error).strip().partition("\n")[0]
-            raise StoreError(f"{self.url(path)}: can't be read ({first_line:.300})") from error
-
     def paths(self, prefix: str) -> list[str]:
         return [path for path in self.index["manifests"] if path.startswith(f"{prefix}/" if prefix else "")]
 
@@ -80,16 +68,6 @@ class WebFiles:
 
     def token(self, path: str) -> str | None:
         return path if path in self.index["manifests"] else None
-
-    def url(self, path: str) -> str:
-        return f"{self.root}/{path}"
-
-    def attach(self, connection: Any) -> None:
-        ranges.attach(connection, self._opener)
-
-    @cached_property
-    def _opener(self) -> RangedFiles:
-        return RangedFiles(self._store, self.root)
 
     @property
     def cache(self) -> Path:
