@@ -26,6 +26,7 @@ from r3l.config import compose
 from r3l.engines.base import PolicySnapshot
 from r3l.exploration.progress import Progress
 from r3l.pipeline.iteration import run_stages
+from r3l.pipeline.policies import Policies
 from r3l.pipeline.settings.saved import save_config
 from r3l.pipeline.stages import calls
 from r3l.pipeline.update import process
@@ -108,15 +109,7 @@ def measured(trajectories: int, per_shard: int) -> dict[str, Any]:
         process._command = lambda *_: [sys.executable, "-S", "-c", UPDATE, _[0], json.dumps(FIGURES)]  # type: ignore[attr-defined]
         store, progress = Store.open(root), Progress()
         snapshot = PolicySnapshot(root, "policy-0")
-        policies: Any = SimpleNamespace(
-            start=snapshot,
-            learner=snapshot,
-            behaviour=snapshot,
-            learner_folder=None,
-            behaviour_folder=None,
-            steps=0,
-            optimiser="",
-        )
+        policies = Policies(snapshot, snapshot, snapshot, None, None, optimiser="")
         save_config(store, config, 0)
         memory = Memory(progress)
         memory.start()

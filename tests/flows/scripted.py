@@ -13,12 +13,12 @@ import signal
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 from r3l.config import Config, compose
 from r3l.engines.base import PolicySnapshot
 from r3l.pipeline import iteration
+from r3l.pipeline.policies import Policies
 from r3l.pipeline.runner import Threads
 from r3l.pipeline.stages import calls
 from r3l.pipeline.update import process
@@ -70,15 +70,7 @@ def play(root: str, run: str) -> None:
     Workbench._start = lambda self: slow
     config, store = config_of(root, run), Store.open(root)
     snapshot = PolicySnapshot(root, "policy-0")
-    policies: Any = SimpleNamespace(
-        start=snapshot,
-        learner=snapshot,
-        behaviour=snapshot,
-        learner_folder=None,
-        behaviour_folder=None,
-        steps=0,
-        optimiser="",
-    )
+    policies = Policies(snapshot, snapshot, snapshot, None, None, optimiser="")
     iteration.policies.find = lambda *_: policies
     with iteration.open_iteration(config, store, 0, runner=Threads()) as bench:
         iteration.run_stages(bench)

@@ -28,13 +28,13 @@ from r3l.pipeline import preflight
 from r3l.pipeline.update import process
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Task
+from r3l.stages import STAGES
 from r3l.store.stage import Store
 from tests.flows.small import small_config
 from tests.support import records
 from tests.support.answers import ask
 from tests.support.fakes import CorridorPool, ScriptedEngine, explorer, failed
 from tests.support.rehearsal import walker
-from tests.support.store_iteration import STAGE_ORDER
 
 pytestmark = pytest.mark.usefixtures("prefect_server")
 ASKED = {
@@ -157,7 +157,7 @@ def test_what_was_under_way_is_no_row_and_the_next_start_plays_it(
     assert state.type.value == ("FAILED" if way == "server away" else "CANCELLED"), state
     store = Store.open(str(tmp_path))
     there = {ref.stage for ref in store.stages("small", "", 0)}
-    assert not there & set(STAGE_ORDER[STAGE_ORDER.index(stage) :])  # neither the stage nor what comes after it
+    assert not there & set([*STAGES][[*STAGES].index(stage) :])  # neither the stage nor what comes after it
     before = ask(store, "SELECT stage, shard, committed_at FROM stages ORDER BY ALL") if there else []
 
     halting("", lambda world: None)

@@ -11,13 +11,11 @@ from dataclasses import replace
 from hashlib import blake2b
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from r3l.records import Credit, Event, OraclePivot, Reflection, Task, TrainingRow, Trajectory, Turn
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store, fingerprint
 from r3l.store.tables.parts import to_table
+from tests.benchmarks.store_of_many import renumbered
 from tests.support import records
 from tests.support.store_iteration import Tables, update_row
 
@@ -360,19 +358,8 @@ def commit_large(store: Store, run: str = "large", iterations: int = 130, tasks:
     }
     for iteration in range(iterations):
         renamed = {
-            stage: {name: as_iteration(rows, iteration) for name, rows in written.items()}
+            stage: {name: renumbered(rows, 6, iteration) for name, rows in written.items()}
             for stage, written in tables.items()
         }
         commit(store, run, iteration, renamed)
     return iterations * (len(world.base) + len(world.retries) + len(world.distilled))
-
-
-def as_iteration(table: pa.Table, iteration: int) -> pa.Table:
-    for place, field in enumerate(table.schema):
-        if field.name == "iteration":
-            table = table.set_column(place, field, pa.array([iteration] * table.num_rows, field.type))
-        elif field.name.endswith("_id"):
-            table = table.set_column(
-                place, field, pc.replace_substring(table[field.name], "iteration=6", f"iteration={iteration}")
-            )
-    return table

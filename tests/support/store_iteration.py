@@ -14,17 +14,6 @@ from r3l.store.layout import StageKey, StageRef
 from r3l.store.stage import Store, fingerprint
 from tests.support import records
 
-STAGE_ORDER = (
-    "tasks",
-    "base",
-    "oracle_pivots",
-    "reflections",
-    "retries",
-    "distilled",
-    "credit",
-    "training_rows",
-    "updates",
-)
 Tables = dict[str, list[Any]]
 
 
@@ -205,13 +194,8 @@ def evaluated(iteration: int, solved: int, episodes: int, benchmark: str = "hous
     """Test episodes of an iteration's policy, the first ones solved."""
     unsaid = ("evaluation", "data", "split", "tasks", "of_tasks", "repeats", "seed")
     played = {"policy": "p", "temperature": 0.4, "status": "completed", "turns": 3, "task_type": "look", "repeat": 0}
-    posed = {
-        "iteration": iteration,
-        "benchmark": benchmark,
-        "format": "",
-        "protocol": "single",
-        **dict.fromkeys(unsaid),
-    }
+    posed = {"iteration": iteration, "benchmark": benchmark, "format": "", "protocol": "single"}
+    posed |= dict.fromkeys(unsaid)
     return [
         {"trajectory_id": f"iteration={iteration}/task={k}/evaluation=0", "task_id": f"t{k}", **posed, **played}
         | {"reward": float(k < solved), "success": k < solved}
@@ -247,3 +231,20 @@ def commit_iteration(
         refs[stage] = commit_stage(store, stage, rows, parents, run, iteration, **settings)
         parents = [refs[stage]]
     return refs
+
+
+def commit_evaluation(
+    store: Store, at: int, shard: int, benchmark: str, tasks: int, solved: int, run: str = "demo", branch: str = ""
+) -> None:
+    """Commit test episodes on so many of 100 tasks, each played once."""
+    evaluation = f"{benchmark}-{tasks}"
+    asked = {"evaluation": evaluation, "data": "", "split": "heldout", "tasks": tasks, "of_tasks": 100, "repeats": 1}
+    rows = [
+        row
+        | asked
+        | {"trajectory_id": f"iteration={at}/evaluation-{shard}/task={k}/base=0", "task_id": f"{benchmark}/{k}"}
+        | {"seed": 0, "task_type": benchmark, "policy": "p0"}
+        for k, row in enumerate(evaluated(at, solved, tasks, benchmark))
+    ]
+    about = {"shard": shard, "branch": branch, "benchmark": evaluation}
+    commit_stage(store, "evaluations", {"evaluations": rows}, [], run, at, **about)

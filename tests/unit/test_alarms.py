@@ -27,8 +27,7 @@ from r3l.store.catalog import connect, view_sql
 from r3l.store.figures import standing_alarms
 from r3l.store.index import blocks
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_stage, iteration_tables
-from tests.unit.test_held_out import evaluated
+from tests.support.store_iteration import commit_evaluation, commit_stage, iteration_tables
 
 ALARMS = (  # all but the held-out gap, which four attempts are too few for
     "drift", "entropy", "guided retries", "held-out success", "new words", "no credit", "paid failures", "parse rate",
@@ -69,7 +68,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Store:
             for stage in ("base", "reflections", "retries", "credit", "updates"):
                 commit_stage(store, stage, its[stage], [], run, i)
         for i, solved in ((-1, 6), (1, 17), (3, 16 if run == "sound" else 7)):
-            evaluated(store, i, 0, "household/heldout", 20, solved, run)
+            commit_evaluation(store, i, 0, "household/heldout", 20, solved, run)
     return store
 
 

@@ -8,50 +8,9 @@ from r3l.audit.lines import Line, iterations
 from r3l.audit.reader import Reader
 from r3l.audit.tasks import HEAT
 from r3l.intervals import difference
-from r3l.records import EvaluatedEpisode
 from r3l.store.index import blocks
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_iteration, commit_stage
-
-
-def evaluated(
-    store: Store,
-    iteration: int,
-    shard: int,
-    benchmark: str,
-    tasks: int,
-    solved: int,
-    run: str = "demo",
-    branch: str = "",
-) -> None:
-    rows = [
-        EvaluatedEpisode(
-            trajectory_id=f"iteration={iteration}/evaluation-{shard}/task={task}/base=0",
-            iteration=iteration,
-            benchmark=benchmark,
-            format="",
-            protocol="single",
-            evaluation=f"{benchmark}-{tasks}",
-            data="",
-            split="heldout",
-            tasks=tasks,
-            of_tasks=100,
-            repeats=1,
-            seed=0,
-            repeat=0,
-            task_id=f"{benchmark}/{task}",
-            task_type=benchmark,
-            policy="p0",
-            temperature=0.4,
-            status="success" if task < solved else "failure",
-            reward=float(task < solved),
-            success=task < solved,
-            turns=3,
-        )
-        for task in range(tasks)
-    ]
-    about = {"shard": shard, "branch": branch, "benchmark": f"{benchmark}-{tasks}"}
-    commit_stage(store, "evaluations", {"evaluations": rows}, [], run, iteration, **about)
+from tests.support.store_iteration import commit_evaluation, commit_iteration
 
 
 @pytest.fixture
@@ -60,11 +19,11 @@ def store(tmp_path: Path) -> Store:
     store = Store.open(str(tmp_path))
     for iteration in range(3):
         commit_iteration(store, iteration=iteration)
-    evaluated(store, 0, 0, "household/heldout", 10, 2)
-    evaluated(store, 1, 0, "alfworld/heldout", 10, 10)
-    evaluated(store, 1, 1, "household/heldout", 10, 4)
-    evaluated(store, 2, 0, "household/heldout", 8, 8)
-    evaluated(store, 2, 1, "household/heldout", 10, 6)
+    commit_evaluation(store, 0, 0, "household/heldout", 10, 2)
+    commit_evaluation(store, 1, 0, "alfworld/heldout", 10, 10)
+    commit_evaluation(store, 1, 1, "household/heldout", 10, 4)
+    commit_evaluation(store, 2, 0, "household/heldout", 8, 8)
+    commit_evaluation(store, 2, 1, "household/heldout", 10, 6)
     return store
 
 

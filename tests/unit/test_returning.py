@@ -11,8 +11,7 @@ from r3l.errors import ConfigError
 from r3l.pipeline.returning import best_before_fall
 from r3l.pipeline.settings.continuing import compose_for_run
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_stage, iteration_tables
-from tests.unit.test_held_out import evaluated
+from tests.support.store_iteration import commit_evaluation, commit_stage, iteration_tables
 
 
 def settings(store: Store) -> Config:
@@ -41,7 +40,7 @@ class Course:
     def evaluate(self, config: Config) -> dict[str, float]:
         assert config.iteration is None
         solved, (branch, iteration, _) = self.solved.pop(0), self.lines[-1]
-        evaluated(self.store, iteration, 0, "household/heldout", 20, solved, config.run, branch)
+        commit_evaluation(self.store, iteration, 0, "household/heldout", 20, solved, config.run, branch)
         return {"rate": solved / 20, "low": 0.0}
 
 
@@ -75,7 +74,7 @@ def test_a_second_fall_ends_the_training(solved, store, monkeypatch):
 
 
 def test_where_the_start_was_best_the_branch_begins_with_the_run(store, monkeypatch):
-    evaluated(store, -1, 0, "household/heldout", 20, 18, settings(store).run)
+    commit_evaluation(store, -1, 0, "household/heldout", 20, 18, settings(store).run)
     course = Course(store, monkeypatch, 2, 2)
     train.iterations_of(settings(store), 2, return_after=1)
     assert [line[:2] for line in course.lines] == [("", 0), ("return", 0)]

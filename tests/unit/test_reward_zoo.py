@@ -7,8 +7,7 @@ import pytest
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
 from tests.support.reward_zoo import BUGS, HEALTHY, course
-from tests.support.store_iteration import commit_stage
-from tests.unit.test_held_out import evaluated
+from tests.support.store_iteration import commit_evaluation, commit_stage
 
 pytestmark = pytest.mark.slow
 ITERATIONS, EPISODES = 4, 40
@@ -25,7 +24,7 @@ def zoo(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, i
         for iteration, (tables, solved) in enumerate(course(run, ITERATIONS, EPISODES)):
             for stage, its in tables.items():
                 commit_stage(store, stage, its, [], run, iteration)
-            evaluated(store, iteration, 0, "lamps/heldout", EPISODES, solved, run)
+            commit_evaluation(store, iteration, 0, "lamps/heldout", EPISODES, solved, run)
             curves[run].append(solved / EPISODES)
     asked = f"SELECT run, alarm, min(iteration) FROM lines.alarms WHERE alarm IN {REWARD_ALARMS} GROUP BY ALL"
     with connect(store) as connection:

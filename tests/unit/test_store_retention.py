@@ -9,8 +9,7 @@ from r3l.store.catalog import connect
 from r3l.store.check import check_run
 from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
-from tests.unit.test_held_out import evaluated
+from tests.support.store_iteration import commit_evaluation, commit_iteration, commit_stage, iteration_tables
 
 
 @pytest.fixture
@@ -60,7 +59,7 @@ def test_old_policies_go_whole_and_the_newest_stays(store):
 
 def test_the_policy_with_the_highest_held_out_success_stays(store):
     for iteration, solved in ((-1, 9), (0, 5), (1, 7), (2, 7)):
-        evaluated(store, iteration, 0, "household/heldout", 20, solved)
+        commit_evaluation(store, iteration, 0, "household/heldout", 20, solved)
     pruned = prune_run(store, "demo", keep_last=1, drop="policies")
     assert pruned.iterations == [("demo", "", -1), ("demo", "", 0)], (
         "of equals the oldest, and the start is none that a run wrote"

@@ -2,6 +2,7 @@
 page."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,21 +46,8 @@ CUP = Product(
     price_text="$25.0 to $35.0",
     attributes=("DUMMY_ATTR",),
 )
-MANY = [
-    Product(
-        asin=f"B0000LAMP{n}",
-        title=f"Lamp {n}",
-        category="garden",
-        query="lamps",
-        product_category="Home › Lamps",
-        description="",
-        bullets=("Light.",),
-        price=5.0,
-        price_text="$5.0",
-        attributes=("DUMMY_ATTR",),
-    )
-    for n in "ABCDEFGHIJK"
-]
+LAMP = replace(CUP, query="lamps", product_category="Home › Lamps", bullets=("Light.",), price=5.0, price_text="$5.0")
+MANY = [replace(LAMP, asin=f"B0000LAMP{n}", title=f"Lamp {n}") for n in "ABCDEFGHIJK"]
 GOAL = Goal(
     MUG,
     "Find me leak proof mugs with color: wine red, and price lower than 20.00 dollars",

@@ -24,27 +24,12 @@ from r3l.errors import WorldError
 from r3l.system.seeds import derive
 
 Games = Literal["kitchen", "full"]
-KITCHEN_TYPES = (
-    "pick_heat_then_place_in_recep",
-    "pick_cool_then_place_in_recep",
-    "pick_clean_then_place_in_recep",
-    "pick_and_place_simple",
-    "pick_clean_then_place_in_recep",
-    "pick_heat_then_place_in_recep",
-    "pick_cool_then_place_in_recep",
-    "pick_and_place_simple",
-    "pick_cool_then_place_in_recep",
-    "pick_clean_then_place_in_recep",
-    "pick_heat_then_place_in_recep",
-    "pick_cool_then_place_in_recep",
-    "pick_heat_then_place_in_recep",
-    "pick_clean_then_place_in_recep",
-    "pick_and_place_simple",
-)
+PLACE, _, CLEAN, HEAT, COOL, _ = TASK_TYPES
+KITCHEN_TYPES = (HEAT, COOL, CLEAN, PLACE, CLEAN, HEAT, COOL, PLACE, COOL, CLEAN, HEAT, COOL, HEAT, CLEAN, PLACE)
 TREATMENTS = {
-    "pick_clean_then_place_in_recep": ("cleanable", "SinkBasin"),
-    "pick_heat_then_place_in_recep": ("heatable", "Microwave"),
-    "pick_cool_then_place_in_recep": ("coolable", "Fridge"),
+    CLEAN: ("cleanable", "SinkBasin"),
+    HEAT: ("heatable", "Microwave"),
+    COOL: ("coolable", "Fridge"),
 }
 LAMP_STANDS = ("Desk", "Dresser", "Shelf", "SideTable")
 TRIES = 1000
