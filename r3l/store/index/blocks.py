@@ -23,7 +23,7 @@ from r3l.store.digests import canonical
 from r3l.store.files.local import LocalFiles
 from r3l.store.files.stamps import UNSETTLED_NS, Stamp, stamp_of
 from r3l.store.files.web import WebFiles
-from r3l.store.index.cached import contents_from, index_path, lines_of, parsed, recalled, remember, untorn
+from r3l.store.index.cached import contents_from, index_path, lines_at, lines_of, parsed, recalled, remember, untorn
 from r3l.store.index.contents import Contents, Part, contents_of
 from r3l.store.index.exported import exported
 from r3l.store.layout import ITERATION, MANIFEST, SETTINGS, StageKey, key_of
@@ -150,19 +150,20 @@ def indexed_block(
 ) -> Indexed:
     """Read a block of the index: as it is cached, or made anew where it is stale. Arguments as of `index_run`."""
     path = index_path(store, run).with_suffix("") / f"{block.name}.json"
-    lines = recalled(path)
-    head = parsed(lines[0]) if lines else None
+    head = recalled(path)
     of = [*block.folders, *block.beside]
-    if head and not verify and (head["run"], head["of"], len(head["stages"]) + 3) == (run, of, len(lines)):
-        wanted = [place for place, stage in enumerate(head["stages"], 1) if stages is None or stage in stages]
-        kept = [content for place in wanted if (content := parsed(lines[place]))]
-        rows = [] if stages is not None else lines[-2:] if wide else lines[-2:-1]
-        whole = len(kept) == len(wanted) and all(map(untorn, rows))
+    if head and not verify and (head["run"], head["of"]) == (run, of):
+        places = [place for place, stage in enumerate(head["stages"]) if stages is None or stage in stages]
+        count = len(head["stages"])
+        ends = range(count, count + (2 if wide else 1) if stages is None else count)
+        lines = lines_at(path, head["sizes"], [*places, *ends])
+        kept, rows = [content for line in lines[: len(places)] if (content := parsed(line))], lines[len(places) :]
+        whole = (len(kept), len(rows)) == (len(places), len(ends)) and all(map(untorn, rows))
         if whole and is_unchanged(store.root, head, kept):
             contents = partial(contents_from, kept, rows)
             return Indexed(run, head["state"], contents, {}, bool(head["stages"]), stamp_of(path))
-    old = [] if verify or not head else [parsed(line) or {"files": {}} for line in lines[1:-2]]
-    known = {name: stamp for stage in old for name, stamp in stage["files"].items()}
+    old = lines_at(path, head["sizes"], range(len(head["stages"]))) if head and not verify else []
+    known = {name: stamp for line in old for name, stamp in (parsed(line) or {"files": {}})["files"].items()}
     index = build_index(store, run, block, path, known)
     if index.damage:  # a stage may have been made again between its manifest and its files
         index = build_index(store, run, block, path, {})

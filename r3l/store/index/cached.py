@@ -3,11 +3,12 @@ for."""
 
 import json
 import logging
-from collections.abc import Collection, Iterator
+import os
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b, sha256
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from r3l.store.digests import canonical
 from r3l.store.files.local import cache_folder, replace_text
@@ -16,7 +17,7 @@ from r3l.store.index.contents import NARROW, Contents, Part
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import VERSIONS
 
-FORMAT = 7
+FORMAT = 8
 VERSION = blake2b(canonical([FORMAT, VERSIONS]), digest_size=16).digest()
 log = logging.getLogger("r3l.store")
 
@@ -28,17 +29,33 @@ def index_path(store: Store, run: str, kind: str = "index") -> Path:
 
 def recall(path: Path, run: str) -> dict[str, Any] | None:
     """Return what is cached of a run; None if there is nothing, it is incomplete, or another version made it."""
-    lines = recalled(path)
-    content = parsed(lines[0]) if lines else None
+    content = recalled(path)
     return content if content and content["run"] == run else None
 
 
-def recalled(path: Path) -> list[bytes]:
-    """Return the lines of what was remembered, not parsed: most questions don't need them all."""
+def recalled(path: Path) -> dict[str, Any] | None:
+    """Return the first part that was remembered, with the `sizes` of the lines of the others."""
     try:
-        return path.read_bytes().split(b"\n")
+        with open(path, "rb") as file:
+            return parsed(file.readline().removesuffix(b"\n"))
+    except OSError:
+        return None
+
+
+def lines_at(path: Path, sizes: Sequence[int], places: Iterable[int]) -> list[bytes]:
+    """Return the lines of some of the other parts, not parsed: most questions need few of them. Where the file is
+    another by now, they are torn, or none."""
+    try:
+        with open(path, "rb") as file:
+            return [line_at(file, sizes[place:]) for place in places]
     except OSError:
         return []
+
+
+def line_at(file: BinaryIO, sizes: Sequence[int]) -> bytes:
+    """Read the line with which so many lines of these sizes end the file."""
+    file.seek(1 - sum(sizes) - len(sizes), os.SEEK_END)
+    return file.read(sizes[0])
 
 
 def parsed(line: bytes) -> dict[str, Any] | None:
@@ -54,15 +71,21 @@ def untorn(line: bytes) -> bool:
     return line[:size] == digest_of(line[size:])
 
 
-def remember(path: Path, *parts: dict[str, Any]) -> bool:
+def remember(path: Path, head: dict[str, Any], *parts: dict[str, Any]) -> bool:
     """Write the cache atomically, each part on a line. If it cannot be written, the next reader repeats the work."""
-    lines = (json.dumps(part, separators=(",", ":")).encode() for part in parts)
+    others = [line_of(part) for part in parts]
+    lines = [line_of(head | {"sizes": [*map(len, others)]}), *others]
     try:
-        replace_text(path, "\n".join((digest_of(line) + line).decode() for line in lines))
+        replace_text(path, b"\n".join(lines).decode())
     except OSError as error:
         log.debug("%s: not written (%s)", path, error)
         return False
     return True
+
+
+def line_of(part: dict[str, Any]) -> bytes:
+    line = json.dumps(part, separators=(",", ":")).encode()
+    return digest_of(line) + line
 
 
 def digest_of(line: bytes) -> bytes:
