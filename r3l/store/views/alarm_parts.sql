@@ -1,18 +1,32 @@
 -- What an iteration itself says of each alarm but held-out success, a row per iteration, branch and alarm: its figure, and of how many it is
 -- one (of the held-out gap the solved share of base attempts). Of new words, which the whole run decides, instead: the words that its
--- observations show, those that its actions say, and its base actions, by their words. It is kept for each block of iterations, so that a
+-- observations show first, those that the first actions say, and its base actions, by those of their words that none of these
+-- observations shows. It is kept for each block of iterations, so that a
 -- long run is not read again for the alarms of its newest one.
 CREATE VIEW lines.alarm_parts AS
-WITH seen AS ( -- one text once: a world says the same often
-    SELECT run, branch, iteration, list(DISTINCT word) FILTER (NOT acting) AS shown, list(DISTINCT word) FILTER (acting) AS said
-    FROM (SELECT run, branch, iteration, acting, unnest(regexp_extract_all(lower(text), '\p{L}{2,}')) AS word
-          FROM (SELECT DISTINCT run, branch, iteration, false AS acting, observation AS text FROM lines.turns
-                UNION SELECT run, branch, iteration, true, action FROM lines.turns SEMI JOIN lines.base USING (run, branch, iteration))) GROUP BY ALL
+WITH words AS MATERIALIZED ( -- one text once: a world says the same often
+    SELECT DISTINCT run, branch, iteration, acting, unnest(regexp_extract_all(lower(text), '\p{L}{2,}')) AS word
+    FROM (SELECT DISTINCT run, branch, iteration, false AS acting, observation AS text FROM lines.turns
+          UNION SELECT run, branch, iteration, true, action FROM lines.turns SEMI JOIN lines.base USING (run, branch, iteration))
 ),
-acted AS ( -- only where the observations are still stored
+seen AS ( -- a word once, in the first iteration that shows it; of the actions, those of the first iteration decide
+    SELECT run, branch, iteration, list(word) FILTER (NOT acting AND first) AS shown, list(word) FILTER (acting AND start) AS said
+    FROM (SELECT *, iteration = min(iteration) OVER (PARTITION BY run, branch, acting, word) AS first,
+                 iteration = min(iteration) OVER (PARTITION BY run, branch, acting) AS start FROM words) GROUP BY ALL
+),
+acts AS ( -- only where the observations are still stored
+    SELECT run, branch, iteration, regexp_extract_all(lower(action), '\p{L}{2,}') AS words, count(*) AS times
+    FROM lines.turns WHERE observation <> '' AND action <> '' AND trajectory_id IN (SELECT base_id FROM lines.base) GROUP BY ALL
+),
+unshown AS (
+    SELECT run, branch, words, list_sort(list(DISTINCT word)) AS left_over
+    FROM (SELECT *, unnest(words) AS word FROM (SELECT DISTINCT run, branch, words FROM acts))
+    ANTI JOIN (FROM words WHERE NOT acting) USING (run, branch, word) GROUP BY ALL
+),
+acted AS (
     SELECT run, branch, iteration, list({'words': words, 'times': times}) AS acts
-    FROM (SELECT run, branch, iteration, regexp_extract_all(lower(action), '\p{L}{2,}') AS words, count(*) AS times
-          FROM lines.turns WHERE observation <> '' AND action <> '' AND trajectory_id IN (SELECT base_id FROM lines.base) GROUP BY ALL) GROUP BY ALL
+    FROM (SELECT run, branch, iteration, coalesce(left_over, []) AS words, sum(times)::BIGINT AS times
+          FROM acts LEFT JOIN unshown USING (run, branch, words) GROUP BY ALL) GROUP BY ALL
 ),
 paid AS ( -- attempts that the policy or a limit ended; what an attempt did and saw is one number, whatever the order of the rows
     SELECT run, branch, iteration, reward, success, task, episode

@@ -4,21 +4,23 @@
 -- events. An alarm is a reason to look, no verdict: of the stored runs that rise most have one, too (`python -m tests.benchmarks.alarms`).
 CREATE VIEW lines.alarms AS
 WITH course AS (
-    SELECT *, list(figure) OVER line AS past, list(figure * (1 - figure) / count) OVER line AS errors,
-           iteration = max(iteration) OVER (PARTITION BY run, branch, alarm) AS standing
+    -- a list for each iteration of a long run is long: of one alarm alone
+    SELECT *, first_value(figure) OVER line AS first, nth_value(figure, 2) OVER line AS second, max(figure) OVER line AS best,
+           arg_max(figure * (1 - figure) / count, (figure, -iteration)) OVER line AS error_of_best, count(*) FILTER (figure < 1) OVER line AS cut,
+           list(figure) FILTER (alarm = 'guided retries') OVER line AS past, iteration = max(iteration) OVER (PARTITION BY run, branch, alarm) AS standing
     FROM lines.alarm_figures WHERE figure IS NOT NULL
     WINDOW line AS (PARTITION BY run, branch, alarm ORDER BY iteration ROWS UNBOUNDED PRECEDING)
 ),
 bounded AS (
-    SELECT *, past[1] AS first, list_max(past) AS best, alarm IN ('new words', 'no credit', 'paid failures', 'unlike pay', 'held-out gap', 'sampler ratio') OR alarm = 'entropy' AND figure > first AS above,
+    SELECT *, alarm IN ('new words', 'no credit', 'paid failures', 'unlike pay', 'held-out gap', 'sampler ratio') OR alarm = 'entropy' AND figure > first AS above,
            CASE alarm -- null: too early to say
                 WHEN 'guided retries' THEN CASE WHEN len(past) > 2 THEN 0.6 * list_avg(past[: ceil(len(past) / 3)::INTEGER]) END
                 WHEN 'parse rate' THEN 0.8 * first
                 WHEN 'entropy' THEN CASE WHEN above THEN 2 * first ELSE first / 2 END
-                WHEN 'drift' THEN CASE WHEN len(list_filter(past, lambda share: share < 1)) > 1 THEN 1 END
-                WHEN 'held-out success' THEN best - 2 * sqrt(figure * (1 - figure) / count + errors[list_position(past, best)])
+                WHEN 'drift' THEN CASE WHEN cut > 1 THEN 1 END
+                WHEN 'held-out success' THEN best - 2 * sqrt(figure * (1 - figure) / count + error_of_best)
                 -- where attempts are free text, each iteration has new words, the second as well
-                WHEN 'new words' THEN greatest(0.05, 2 * past[2])
+                WHEN 'new words' THEN greatest(0.05, 2 * second)
                 WHEN 'no credit' THEN 0.9
                 WHEN 'sampler ratio' THEN 2
                 WHEN 'paid failures' THEN 0.1
