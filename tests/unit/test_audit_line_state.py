@@ -6,9 +6,9 @@ from r3l.audit.attempts import group
 from r3l.audit.held_out import COUNTS, Curve, Score, curves, held_out
 from r3l.audit.line_state import Standing, change_of, standings
 from r3l.audit.lines import Line
+from r3l.audit.overview import Overview
 from r3l.audit.reader import Reader
 from r3l.audit.text.vocabulary import decoder
-from r3l.audit.web.overview import Overview
 from r3l.intervals import wilson
 from r3l.store.stage import Store
 from tests.support.audit_world import World, commit

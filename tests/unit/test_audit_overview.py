@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from r3l.audit.lines import Line, iterations
+from r3l.audit.overview import Overview
 from r3l.audit.reader import KEPT, Reader
-from r3l.audit.web.overview import Overview
 from r3l.store import figures
 from r3l.store.catalog import connect
 from r3l.store.index.blocks import Indexed

@@ -6,7 +6,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app_of
-from r3l.audit.web.overview import Overview
+from r3l.audit.overview import Overview
 
 SAMPLE = Path(__file__).parents[2] / "data" / "sample_run"
 

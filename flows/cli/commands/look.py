@@ -112,7 +112,7 @@ def runs(store: Root = "") -> None:
     """List the runs of the store."""
     from flows.cli.screen.answers import one_line, warn_of_left_out
     from r3l.audit.line_state import held_out_tiles, points
-    from r3l.audit.web.overview import Overview
+    from r3l.audit.overview import Overview
 
     rows, left_out = Overview(Store.open(store, reading=True)).rows()
     warn_of_left_out(left_out)

@@ -16,12 +16,12 @@ from fastapi.responses import HTMLResponse
 from starlette.exceptions import HTTPException
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 
+from r3l.audit.overview import Overview
 from r3l.audit.pages import environment
 from r3l.audit.reader import Reader
 from r3l.audit.web import line_routes, store_routes, task_routes
 from r3l.audit.web.access import HOSTS, AskForKey, RefuseOtherSites, is_loopback, key_for
 from r3l.audit.web.app_state import AppState
-from r3l.audit.web.overview import Overview
 from r3l.audit.web.sandbox import SqlBox, worked_questions
 from r3l.errors import R3LError, StoreError
 from r3l.store.stage import Store

@@ -8,8 +8,8 @@ from fastapi.responses import HTMLResponse
 from jinja2 import Environment
 
 from r3l.audit.lines import Line, known_line, list_lines
+from r3l.audit.overview import Overview
 from r3l.audit.reader import Reader
-from r3l.audit.web.overview import Overview
 from r3l.audit.web.sandbox import Question, SqlBox
 
 BOXES = 3  # runs and branches that have a box of their own, each with a process
