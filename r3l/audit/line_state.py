@@ -17,6 +17,7 @@ SELECT run, branch, arg_max(settings ->> '$.method.kind', iteration) FILTER (sta
        arg_max(stage, committed_at) AS newest_stage
 FROM stages GROUP BY run, branch ORDER BY run, branch
 """
+ABOUT_BY_ITERATION = ABOUT.replace("BY run, branch", "BY run, branch, stages.iteration")
 FEW_PARSE = 0.5  # of reflections; fewer leave most bases without a retry
 FELL = 0.25  # points by which the share that parses may fall from one iteration to the next
 

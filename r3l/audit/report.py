@@ -12,8 +12,8 @@ from markupsafe import Markup
 from r3l.audit import findings
 from r3l.audit.attempts import Attempt, Group, Panes, group, panes
 from r3l.audit.charts.iterations import iteration_charts
-from r3l.audit.line_state import standings
-from r3l.audit.lines import Line, iterations, known_line, line_settings
+from r3l.audit.lines import Line, known_line, line_settings
+from r3l.audit.overview import Overview
 from r3l.audit.pages import environment
 from r3l.audit.reader import Reader, Row
 from r3l.store.stage import Store
@@ -70,8 +70,8 @@ def write_report(store: Store, run: str, path: Path, branch: str = "") -> Path:
 
 
 def render(reader: Reader, line: Line) -> str:
-    past = iterations(reader, line)
-    standing = standings(reader)[line]
+    row, _ = Overview(reader.store).line(line)
+    past, standing = row["past"], row["standing"]
     sheets = package_files("r3l.audit").joinpath("static")
     style = "".join(sheets.joinpath(name).read_text(encoding="utf-8") for name in ("audit.css", "panes.css"))
     return (

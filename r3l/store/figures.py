@@ -4,6 +4,8 @@ index."""
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -11,31 +13,33 @@ import duckdb
 from r3l.errors import StoreError, did_you_mean
 from r3l.store.catalog import (
     DAMAGE,
+    VIEWS,
     connect,
     named_runs,
     names_needed,
     open_connection,
     partly,
     reason,
+    stages_read,
     tables_in,
     view_sql,
 )
 from r3l.store.digests import fingerprint_of
-from r3l.store.index.blocks import Block, Indexed, blocks_of, index_run, indexed_block
+from r3l.store.index.blocks import EVALUATIONS, Block, Indexed, blocks_of, index_run, indexed_block, together
 from r3l.store.index.bundles import bundled
 from r3l.store.index.cached import index_path, recall, remember
-from r3l.store.index.contents import Contents
 from r3l.store.stage import Store
 from r3l.system.visible import first_line
 
 Answers = dict[str, list[dict[str, Any]]]
 TOGETHER = 32  # runs that one connection is made for: bounds its memory and its open files
-LINES = """
-SELECT run, branch, count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations, max(iteration) AS last_iteration,
-       sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes, min(committed_at) AS first_commit,
-       max(committed_at) AS last_commit
-FROM stages GROUP BY run, branch ORDER BY run, branch
+SIZES = """
+SELECT run, branch, {iteration} count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations,
+       max(iteration) AS last_iteration, sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes,
+       min(committed_at) AS first_commit, max(committed_at) AS last_commit
+FROM stages GROUP BY {iteration} run, branch ORDER BY {iteration} run, branch
 """
+LINES, LINES_BY_ITERATION = SIZES.format(iteration=""), SIZES.format(iteration="iteration,")
 # The alarms of a line that stand now, in words. What rings, and why: r3l/store/views/alarms.sql.
 STANDING = "SELECT advice FROM lines.alarms WHERE standing AND branch = ? ORDER BY alarm"
 PARTS = {"parts": "SELECT * REPLACE (figure::VARCHAR AS figure) FROM lines.alarm_parts"}  # NaN is no JSON
@@ -62,7 +66,7 @@ class Remembered:
 
 
 def remember_answers(
-    store: Store, kind: str, questions: Mapping[str, str], runs: Sequence[str] | None = None
+    store: Store, kind: str, questions: Mapping[str, str], runs: Sequence[str] | None = None, at_once: int = 0
 ) -> Remembered:
     """Answer some questions for each run of the store, asked again only of the runs that changed since; a damaged stage
     is left out, and its run named.
@@ -71,11 +75,16 @@ def remember_answers(
         kind: what the questions are for; names the place where the answers are kept.
         questions: SQL without parameters, by name; each answer is a few rows with a column `run`.
         runs: ask of these alone; None: of all.
+        at_once: of a run that has left blocks behind ask by blocks, so many at once, as `answers_of_blocks` says: the
+            answers are those of the blocks, one after another. 0: ask of the whole run.
     """
     figures, indexes = Remembered(), list[Indexed]()
     asked_for = fingerprint_of(dict(questions))
     for run in named_runs(store) if runs is None else runs:
         try:
+            if at_once and left_behind(blocks := [*blocks_of(store, run)]):
+                figures.runs[run] = answers_of_blocks(store, run, blocks, kind, questions, figures.left_out, at_once)
+                continue
             index = index_run(store, run)
         except DAMAGE as error:
             figures.left_out[run] = reason(error)
@@ -101,13 +110,10 @@ def ask_runs(
     store: Store, some: Sequence[Indexed], questions: Mapping[str, str], left_out: dict[str, str]
 ) -> Iterator[tuple[str, Answers]]:
     """Yield the answers of some runs, by one connection; where that can't read a file, by one for each."""
-    together = Contents()
-    for index in some:
-        together.add(index.contents)
     try:
         only = names_needed("; ".join(questions.values()))
-        with open_connection(store, bundled(store, together, tables_in(only)), only=only) as connection:
-            answers = {name: connection.sql(sql).to_arrow_table().to_pylist() for name, sql in questions.items()}
+        with open_connection(store, bundled(store, together(some), tables_in(only)), only=only) as connection:
+            answers = answered(connection, questions)
     except duckdb.Error as error:
         if len(some) == 1:
             left_out[some[0].run] = f"its tables can't be read ({first_line(error)})"
@@ -117,6 +123,10 @@ def ask_runs(
         return
     for index in some:
         yield index.run, {name: [row for row in rows if row["run"] == index.run] for name, rows in answers.items()}
+
+
+def answered(connection: duckdb.DuckDBPyConnection, questions: Mapping[str, str]) -> Answers:
+    return {name: connection.sql(sql).to_arrow_table().to_pylist() for name, sql in questions.items()}
 
 
 def require_runs(store: Store, runs: Sequence[str]) -> None:
@@ -134,13 +144,7 @@ def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
     it has left behind are read once on this machine. Of a damaged run, say so, too: an alarm may be missing."""
     left_out, advice = dict[str, str](), list[str]()
     try:
-        blocks = [*blocks_of(store, run)]
-        left_behind = [block for block in blocks if block.last is not None][:-1]
-        damage, parts = dict[str, str](), list[dict[str, Any]]()
-        for block in blocks:
-            parts += alarm_parts(store, run, block, block not in left_behind, damage, left_out)
-        if damage:
-            left_out[run] = partly(damage)
+        parts = answers_of_blocks(store, run, [*blocks_of(store, run)], "alarms", PARTS, left_out)["parts"]
         with connect(store, [run], question="FROM held_out") as connection:
             rows = "SELECT unnest(part) FROM (SELECT unnest(from_json($1, $2)) AS part)"
             connection.execute(f"CREATE TABLE lines.alarm_parts AS {rows}", [json.dumps(parts), PART])
@@ -152,28 +156,75 @@ def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
     return [*advice, *(f"alarms may be missing, {why}" for why in left_out.values())]
 
 
-def alarm_parts(
-    store: Store, run: str, block: Block, whole: bool, damage: dict[str, str], left_out: dict[str, str]
-) -> list[dict[str, Any]]:
-    """Return the rows of `alarm_parts` of a block, asked once per state of it; `damage` takes what is damaged in it,
-    `left_out` what can't be read.
+def left_behind(blocks: Sequence[Block]) -> list[Block]:
+    """Return the blocks of iterations that are not the run's newest one."""
+    return [block for block in blocks if block.last is not None][:-1]
+
+
+def answers_of_blocks(
+    store: Store,
+    run: str,
+    blocks: Sequence[Block],
+    kind: str,
+    questions: Mapping[str, str],
+    left_out: dict[str, str],
+    at_once: int = 1,
+) -> Answers:
+    """Answer some questions for each block of a run, asked once per state of it; those about evaluations alone for the
+    run: which can be compared, all of them decide. `left_out` takes the run where something is left out.
+
+    Of a block that the run has left behind only the folders of its iterations are looked at: what was told of it when
+    its files were sound is true even if one is damaged since.
 
     Args:
-        whole: look at all its files. Of a block that the run has left behind only the folders of its iterations are
-            looked at: what was told of it when its files were sound is true even if one is damaged since.
+        at_once: of how many blocks one question asks, whose rows have a column `iteration` then.
     """
-    path = index_path(store, run, "alarms").with_suffix("") / f"{block.name}.json"
-    asked, cache = fingerprint_of({"sql": view_sql("alarm_parts")}), recall(path, run)
-    index = indexed_block(store, run, block, stages=None if whole else frozenset())
-    if cache is None or cache["state"] != [index.state, asked]:
-        index = index if whole else indexed_block(store, run, block)
-        answers = dict(ask_runs(store, [index], PARTS, left_out)).get(run)
-        cache = {"run": run, "state": [index.state, asked], "parts": answers["parts"] if answers else []}
-        if answers:
-            remember(path, cache)
-    damage |= index.damage
-    rows: list[dict[str, Any]] = cache["parts"]
-    return rows
+    of_evaluations = {name: sql for name, sql in questions.items() if stages_read(names_needed(sql)) == EVALUATIONS}
+    apart = {name: sql for name, sql in questions.items() if name not in of_evaluations}
+    asked = fingerprint_of({name: [sql, *views_of(sql)] for name, sql in apart.items()})
+    of_block, missing = dict[str, Answers](), list[tuple[Block, Indexed]]()
+    damage, behind = dict[str, str](), left_behind(blocks)
+    for block in blocks:
+        cache = recall(path_of(store, run, kind, block), run)
+        index = indexed_block(store, run, block, stages=frozenset() if block in behind else None)
+        if cache and cache["state"] == [index.state, asked]:
+            of_block[block.name] = cache["answers"]
+        else:
+            missing.append((block, indexed_block(store, run, block) if block in behind else index))
+        damage |= index.damage
+    for first in range(0, len(missing), at_once):
+        some = missing[first : first + at_once]
+        contents = partial(together, [index for _, index in some])
+        if its := dict(ask_runs(store, [Indexed(run, "", contents, {}, True)], apart, left_out)).get(run):
+            for block, index in some:
+                of_block[block.name] = its if at_once == 1 else its_own(its, block)
+                cached = {"run": run, "state": [index.state, asked], "answers": of_block[block.name]}
+                remember(path_of(store, run, kind, block), cached)
+    if damage:
+        left_out[run] = partly(damage)
+    answers = {name: [row for block in blocks for row in of_block.get(block.name, {}).get(name, ())] for name in apart}
+    if of_evaluations:
+        with connect(store, [run], question="; ".join(of_evaluations.values())) as connection:
+            answers |= answered(connection, of_evaluations)
+    return answers
+
+
+def path_of(store: Store, run: str, kind: str, block: Block) -> Path:
+    return index_path(store, run, kind).with_suffix("") / f"{block.name}.json"
+
+
+def its_own(answers: Answers, block: Block) -> Answers:
+    """Return the rows that are of a block: of its iterations of the run itself, or of all branches."""
+    numbers = {int(folder.rpartition("=")[2]) for folder in block.folders} if block.last is not None else None
+    return {
+        name: [row for row in rows if (row["iteration"] in numbers and not row["branch"] if numbers else row["branch"])]
+        for name, rows in answers.items()
+    }
+
+
+def views_of(sql: str) -> list[str]:
+    """List the SQL of the views that a question reads."""
+    return [view_sql(view) for view in VIEWS if view in names_needed(sql)]
 
 
 def best_iteration(store: Store, run: str, branch: str = "") -> int | None:

@@ -2,6 +2,7 @@
 changed."""
 
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,12 @@ from r3l.audit.overview import Overview
 from r3l.audit.reader import KEPT, Reader
 from r3l.store import figures
 from r3l.store.catalog import connect
+from r3l.store.index import blocks
 from r3l.store.index.blocks import Indexed
+from r3l.store.index.cached import index_path
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
+from tests.unit.test_held_out import evaluated
 
 
 @pytest.fixture
@@ -68,6 +72,66 @@ def test_the_front_page_asks_again_only_what_changed(store, monkeypatch):
         ("three", 1),
     ]
     assert asked[2:] == [["one"]]
+
+
+@pytest.fixture
+def long(store, monkeypatch) -> Store:
+    """A run of three iterations in three blocks, with a branch and evaluations."""
+    for iteration in (1, 2):
+        commit_iteration(store, "two", iteration=iteration)
+    for iteration in (-1, 2):
+        evaluated(store, iteration, 0, "household/heldout", 20, 10 + iteration, "two")
+    monkeypatch.setattr(blocks, "BLOCK", 2)
+    return store
+
+
+def all_of(store: Store) -> list:
+    page = Overview(store)
+    rows, left_out = page.rows()
+    assert left_out == {}
+    return [rows, *(page.line(Line("two", branch)) for branch in ("", "fork"))]
+
+
+def test_a_long_run_is_asked_by_blocks_and_says_the_same(long, tmp_path, monkeypatch):
+    by_blocks = all_of(long)
+    assert by_blocks[1][0]["past"][2]["evaluation_success"] == 0.6
+    assert len(by_blocks[1][0]["past"]) == 3
+    monkeypatch.setattr(blocks, "BLOCK", 25)
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "another"))
+    monkeypatch.setattr(figures, "left_behind", lambda blocks: [])
+    assert all_of(long) == by_blocks
+    reader = Reader(long, ["two"])
+    assert iterations(reader, Line("two")) == [
+        {name: row[name] for name in row if name in iterations(reader, Line("two"))[0]}
+        for row in by_blocks[1][0]["past"]
+    ]
+    reader.close()
+
+
+@pytest.mark.parametrize("kept", ["stale", "torn"])
+def test_a_block_whose_kept_answers_are_no_more_true_is_asked_again(long, kept, monkeypatch):
+    before, _ = Overview(long).line(Line("two"))
+    path = index_path(long, "two", "line").with_suffix("") / "0.json"
+    if kept == "stale":
+        rows = iteration_tables(1)["updates"]["updates"]
+        shutil.rmtree(Path(long.root, "two/iteration=00001/updates"))
+        commit_stage(long, "updates", {"updates": [rows[0] | {"entropy": 7.0}]}, [], "two", 1)
+    else:
+        path.write_bytes(path.read_bytes().replace(b'"base_reward":0.25', b'"base_reward":0.75', 1))
+    asked, ask = [], figures.ask_runs
+    monkeypatch.setattr(figures, "ask_runs", lambda store, some, *how: asked.append(some) or ask(store, some, *how))
+    after, _ = Overview(long).line(Line("two"))
+    assert len(asked) == 1
+    assert [row["entropy"] for row in after["past"]] == [2.0, 7.0 if kept == "stale" else 2.0, 2.0]
+    assert (after == before) == (kept == "torn")
+
+
+def test_damage_in_a_block_that_was_left_behind_is_told(long):
+    assert Overview(long).line(Line("two"))[1] == {}
+    shutil.rmtree(Path(long.root, "two/iteration=00000/base"))
+    row, left_out = Overview(long).line(Line("two"))
+    assert "without 1 damaged stages (two/iteration=00000/base" in left_out["two"]
+    assert [past["base_reward"] for past in row["past"]] == [None, 0.25, 0.25]
 
 
 def test_readers_of_a_run_are_kept_and_the_oldest_let_go(store):

@@ -10,8 +10,7 @@ from r3l.audit.addresses import line_url
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.charts.iterations import iteration_charts
 from r3l.audit.groups import SORTS, Filter, choices, group_page
-from r3l.audit.line_state import standings
-from r3l.audit.lines import Line, iterations, writer
+from r3l.audit.lines import Line, writer
 from r3l.audit.reader import Reader
 from r3l.audit.tokens import token_page
 from r3l.audit.web.app_state import CurrentState, OfLine, whole_number
@@ -28,12 +27,12 @@ PageNumber = Annotated[int, Query(ge=0, le=10**7)]
 def overview(app_state: CurrentState, line: OfLine, at: Short = "") -> HTMLResponse:
     """Show where the line stands, its iterations over time, and the optimiser step and stages of one of them, the
     newest if none is named."""
-    reader = app_state.of(line)
-    past = iterations(reader, line)
+    row, left_out = app_state.overview.line(line)
+    past, standing = row["past"], row["standing"]
     newest = past[-1]["iteration"] if past else 0
     number = whole_number(at)
     iteration = newest if number is None else number
-    standing = standings(reader)[line]
+    reader = app_state.of(line, iteration)  # of a long run all others need not be opened
     return app_state.line_page(
         "iterations.html",
         line,
@@ -43,10 +42,11 @@ def overview(app_state: CurrentState, line: OfLine, at: Short = "") -> HTMLRespo
         alarms=standing_alarms(reader.store, *line.place),
         charts=iteration_charts(past, standing.curves, line),
         at=iteration,
-        writer=writer(reader, line, past[-1]["iteration"] if past else 0),
+        writer=writer(reader, line, newest),
         steps=findings.optimiser_steps(reader, line, iteration),
         trained=findings.trained_rows(reader, line, iteration),
         stages=findings.stages(reader, line, iteration),
+        left_out=reader.left_out() | left_out,
     )
 
 

@@ -10,7 +10,7 @@ file, a question reads the lines of the stages that it asks for.
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -107,15 +107,16 @@ def index_run(
         raise StoreError(next(iter(damage.values())))
     if len(some) == 1:
         return some[0]
-
-    def read() -> Contents:
-        together = Contents()
-        for one in some:
-            together.add(one.contents)
-        return together
-
     state = blake2b(canonical([one.state for one in some]), digest_size=16).hexdigest()
-    return Indexed(run, state, read, damage, sound=True)
+    return Indexed(run, state, partial(together, some), damage, sound=True)
+
+
+def together(some: Iterable[Indexed]) -> Contents:
+    """Read the contents of several blocks, or runs, as one."""
+    contents = Contents()
+    for one in some:
+        contents.add(one.contents)
+    return contents
 
 
 def blocks_of(store: Store, run: str, at: int | None = None) -> Iterator[Block]:
