@@ -137,7 +137,11 @@ def find_damage(store: Store, run: str, folders: Collection[str] | None = None) 
     for manifest in sound:
         for change in manifests.outdated_parents(store.files, manifest):
             yield Finding("lineage", str(manifests.reference(manifest).key), change)
-    yield from (Finding("lineage", place, what) for place, what in gaps(keys.values()))
+    yield from (
+        Finding("lineage", iteration_folder(*place), what)
+        for place, what in gaps(keys.values())
+        if not made_elsewhere(store, StageKey(*place, "tasks", None))
+    )
     for path in sizes:
         if not lies_in(path, folders):
             continue
@@ -149,7 +153,16 @@ def find_damage(store: Store, run: str, folders: Collection[str] | None = None) 
     yield from (Finding("policies", place, what) for place, what in lost_policies(store, run))
 
 
-def gaps(keys: Iterable[StageKey]) -> Iterator[tuple[str, str]]:
+def made_elsewhere(store: Store, tasks: StageKey) -> bool:
+    """Tell whether another package made the iteration, of whose updates nothing is known: no settings drew its
+    tasks."""
+    try:
+        return not store.manifest(tasks)["settings"]
+    except StoreError:
+        return False
+
+
+def gaps(keys: Iterable[StageKey]) -> Iterator[tuple[tuple[str, str, int], str]]:
     """Yield iterations that a line can't have begun, since the one before them is not there or has no update."""
     begun_iterations: dict[tuple[str, str], set[int]] = {}
     updates: set[tuple[str, str, int]] = set()
@@ -162,7 +175,7 @@ def gaps(keys: Iterable[StageKey]) -> Iterator[tuple[str, str]]:
     for (run, branch), iterations in begun_iterations.items():
         first = min(iterations) if branch else 0
         for iteration in sorted(iterations):
-            place = iteration_folder(run, branch, iteration)
+            place = run, branch, iteration
             if iteration < 0:
                 yield place, "an iteration below 0 has evaluations alone"
             elif iteration > first and (run, branch, iteration - 1) not in updates:

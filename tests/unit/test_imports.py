@@ -12,6 +12,7 @@ from r3l.errors import ConfigError, StoreError
 from r3l.pipeline.counterfactual import counterfactuals
 from r3l.pipeline.imports import import_run
 from r3l.store.catalog import connect
+from r3l.store.check import check_run
 from r3l.store.genealogy import why
 from r3l.store.stage import Store
 
@@ -54,6 +55,11 @@ def test_what_is_not_told_is_empty_and_said(store):
     (reason,) = {reason for event, reason in asked(store, "SELECT event, reason FROM events") if event == "not_told"}
     assert "log-probabilities" in reason
     assert "no token ids" in reason
+
+
+def test_its_steps_are_sound_without_updates_of_which_nothing_is_told(store):
+    import_run(store, "theirs", "trl", TRL)
+    assert check_run(store, "theirs") == []
 
 
 def test_credit_and_why_work_on_it(store):

@@ -24,7 +24,7 @@ DEEP = "[" * 100_000 + "]" * 100_000
 def store(tmp_path) -> Store:
     store = Store.open(str(tmp_path / "store"))
     for iteration in range(2):
-        commit_iteration(store, "demo", iteration=iteration)
+        commit_iteration(store, "demo", iteration=iteration, code=1)
     return store
 
 
