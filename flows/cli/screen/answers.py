@@ -39,10 +39,12 @@ def one_line(value: object, most: int = CELL) -> str:
 def rows_view(answer: pa.Table, width: int, most_rows: int | None = None) -> RenderableType:
     """Draw the rows of an answer: a table with numbers to the right, or records where it is wider than `width`
     columns. Of more rows than `most_rows` the first and the last are drawn."""
-    names, numbers = answer.column_names, [*range(answer.num_rows)]
+    names, numbers, parts = answer.column_names, [*range(answer.num_rows)], [answer]
     if most_rows and len(numbers) > most_rows:
-        del numbers[most_rows // 2 : -(most_rows // 2)]
-    drawn = answer.take(pa.array(numbers, pa.int64())).to_pylist()
+        half = most_rows // 2
+        parts = [answer.slice(0, half), answer.slice(len(numbers) - half)]
+        del numbers[half:-half]
+    drawn = [row for part in parts for row in part.to_pylist()]  # to take them by number would load pandas
     for most in (width, CELL):  # texts are whole where there is room for them
         rows = [[one_line(value, most) for value in row.values()] for row in drawn]
         widths = [max(len(text) for text in column) for column in zip(names, *rows, strict=True)]
