@@ -2,20 +2,26 @@
 VENV ?= .venv
 R3L := $(VENV)/bin/r3l
 STAMP := $(VENV)/.ready
+MAIN := $(VENV)/.ready-to-iterate
+NEEDS := pyproject.toml infra/setup.sh $(wildcard infra/constraints/*.txt)
 
 .PHONY: iterate test test-extras setup slow lint docs sample-run clean
 
-iterate: setup  ## one training iteration of the run `demo`; again: the next one
+iterate: $(if $(wildcard $(STAMP)),$(STAMP),$(MAIN))  ## one training iteration of the run `demo`; again: the next one
 	@$(R3L) iterate --run demo
 
 test: setup  ## the fast suite, three processes on the two cores of a small machine
 	@$(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
-setup: $(STAMP)
+setup: $(STAMP)  ## what every command here and most environments need: half as much again as `make iterate` installs
 
-$(STAMP): pyproject.toml infra/setup.sh $(wildcard infra/constraints/*.txt)
+$(STAMP): $(NEEDS)
 	@VENV=$(VENV) bash infra/setup.sh
-	@touch $(STAMP)
+	@touch $@
+
+$(MAIN): $(NEEDS)
+	@VENV=$(VENV) R3L_EXTRAS=trainer,alfworld bash infra/setup.sh
+	@touch $@
 
 test-extras:  ## the tests that need an extra which `make setup` leaves out, in an environment of their own (.venv-extras)
 	@bash infra/extras.sh

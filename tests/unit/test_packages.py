@@ -1,6 +1,7 @@
 """What a plain installation lacks for a run is named before anything starts, with one command."""
 
 import importlib.metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -12,6 +13,7 @@ from r3l.errors import ConfigError
 from r3l.pipeline import packages, preflight
 from tests.conftest import EXTRAS
 
+ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(ENVIRONMENTS)
 OPTIONAL = set(importlib.metadata.metadata("r3l").get_all("Provides-Extra"))
 
@@ -19,6 +21,7 @@ OPTIONAL = set(importlib.metadata.metadata("r3l").get_all("Provides-Extra"))
 @pytest.fixture
 def plain(monkeypatch):
     """As after `pip install r3l`."""
+    monkeypatch.setattr(packages, "is_checkout", lambda: False)
     monkeypatch.setattr(packages, "sys", SimpleNamespace(modules={}))
     monkeypatch.setattr(packages, "find_spec", lambda name: None if name in {*EXTRAS, "regex"} else object())
 
@@ -32,6 +35,13 @@ def test_every_environment_says_what_to_install(plain, tmp_path, kind):
     assert str(refused.value).endswith(f": pip install 'r3l[{','.join(sorted(wanted))}]'")
     assert (f"environment.kind={kind} needs " in str(refused.value)) == (kind in OPTIONAL)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_checkout_gets_its_extras_from_itself(plain, monkeypatch):
+    monkeypatch.setattr(packages, "is_checkout", lambda: True)
+    with pytest.raises(ConfigError) as refused:
+        packages.check_packages(compose(environment="math"))
+    assert str(refused.value).endswith(f": pip install -e '{ROOT}[math,trainer]'")
 
 
 def test_what_other_hosts_import_is_not_asked_for_here(plain):

@@ -39,6 +39,21 @@ def test_another_set_up_that_builds_the_same_is_waited_for_and_that_is_said(tmp_
     assert call.endswith("-e .[dev]")
 
 
+def test_an_iteration_installs_what_it_needs_and_the_tests_all(tmp_path):
+    def commands(target: str) -> str:
+        made = ["make", "--dry-run", f"VENV={tmp_path}", target]
+        return subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+    assert "R3L_EXTRAS=trainer,alfworld bash infra/setup.sh" in commands("iterate")
+    assert "R3L_EXTRAS" not in commands("test")
+    assert "bash infra/setup.sh" in commands("test")
+    (tmp_path / ".ready-to-iterate").touch()
+    assert "setup.sh" not in commands("iterate")
+    assert "setup.sh" in commands("test")
+    (tmp_path / ".ready").touch()
+    assert "setup.sh" not in commands("iterate") + commands("test")
+
+
 def test_the_exact_versions_lie_within_the_declared_ranges():
     pinned = dict(line.split("==") for line in CONSTRAINTS.read_text().splitlines())
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
