@@ -16,8 +16,7 @@ from r3l.store.index import blocks
 from r3l.store.index.blocks import Indexed
 from r3l.store.index.cached import index_path
 from r3l.store.stage import Store
-from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
-from tests.unit.test_held_out import evaluated
+from tests.support.store_iteration import commit_evaluation, commit_iteration, commit_stage, iteration_tables
 
 
 @pytest.fixture
@@ -80,7 +79,7 @@ def long(store, monkeypatch) -> Store:
     for iteration in (1, 2):
         commit_iteration(store, "two", iteration=iteration)
     for iteration in (-1, 2):
-        evaluated(store, iteration, 0, "household/heldout", 20, 10 + iteration, "two")
+        commit_evaluation(store, iteration, 0, "household/heldout", 20, 10 + iteration, "two")
     monkeypatch.setattr(blocks, "BLOCK", 2)
     return store
 
