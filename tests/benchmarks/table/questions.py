@@ -44,7 +44,7 @@ FROM credit GROUP BY {place}, group_id;
 DIALECT = (
     (r"::\w+", ""),
     (r"FILTER \(", "FILTER (WHERE "),
-    (r"len\(token_ids\)", "length(token_ids) / 4"),
+    (r"len\(weights\)", "length(weights) / 4"),
     (r"GROUP BY ALL\)", "GROUP BY run, branch, iteration, group_id)"),
     (r"GROUP BY ALL", "GROUP BY 1, 2, 3"),
     (r"ORDER BY ALL", "ORDER BY 1, 2, 3"),
