@@ -10,14 +10,14 @@ from r3l.audit.reader import Reader, Row
 from r3l.intervals import difference
 from r3l.store.stage import Store
 
-ABOUT = """
+ABOUT_OF = """
 SELECT run, branch, arg_max(settings ->> '$.method.kind', iteration) FILTER (stage = 'credit') AS method,
        arg_max(settings ->> '$.environment.kind', iteration) FILTER (stage = 'base') AS environment,
        max(iteration) AS iteration, list(DISTINCT iteration) FILTER (stage = 'updates') AS updated,
        arg_max(stage, committed_at) AS newest_stage
-FROM stages GROUP BY run, branch ORDER BY run, branch
+FROM stages GROUP BY run, branch{iteration} ORDER BY run, branch{iteration}
 """
-ABOUT_BY_ITERATION = ABOUT.replace("BY run, branch", "BY run, branch, stages.iteration")
+ABOUT, ABOUT_BY_ITERATION = ABOUT_OF.format(iteration=""), ABOUT_OF.format(iteration=", stages.iteration")
 FEW_PARSE = 0.5  # of reflections; fewer leave most bases without a retry
 FELL = 0.25  # points by which the share that parses may fall from one iteration to the next
 

@@ -55,7 +55,8 @@ class Finding:
 
 
 def check_run(store: Store, run: str, blocks: Sequence[Block] | None = None) -> list[Finding]:
-    """List every finding, damaged files first. Empty: the run is sound. Of `blocks`, only they are looked at.
+    """List every finding, damaged files first. Empty: the run is sound. Where `blocks` are given, only
+    they are looked at.
 
     The invariants are asked only of a run whose files are sound, and not of iterations whose tokens were pruned.
     """

@@ -66,7 +66,7 @@ def load_claims(path: Path) -> Claims:
 
 
 def differences(results: Results, claim: Claim) -> dict[int, tuple[float, float]]:
-    """Pair (the arm's value, what it is held against) for each seed that has both."""
+    """Pair the arm's value with what it is held against, for each seed that has both."""
     if claim.question:
         return {seed: (ours["won"], theirs["won"]) for seed, (ours, theirs) in shares(results, claim).items()}
     if claim.measure in BY_COST:

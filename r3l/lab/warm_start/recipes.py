@@ -45,7 +45,7 @@ def alfworld(name: str, folder: Path) -> Recipe | None:
 
 
 def smollm2(name: str, folder: Path) -> Recipe | None:
-    """Look up how SmolLM2, on which an adapter that ships lies, comes from the package index."""
+    """Look up how SmolLM2, the base of the adapter that ships, is made from a package of the index."""
     if name != "smollm2":
         return None
 

@@ -53,7 +53,7 @@ def draw_tasks(bench: Workbench, wave: int = 0, missing: int = 0, credit: Sequen
 
 
 def label(bench: Workbench, shard: int, round_: int) -> int:
-    """Number the folder of a shard's later rounds: after all shards of the rounds before."""
+    """Number the folder of a shard in a round: shards of later rounds come after all those of earlier ones."""
     config = bench.config.rollout
     return round_ * -(-config.tasks // config.tasks_per_shard) + shard
 
