@@ -17,6 +17,7 @@ from r3l.pipeline.runner import Runner
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
+from r3l.system.packages import import_package
 from r3l.training.job import JobSpec, UpdateResult
 
 
@@ -78,16 +79,10 @@ is_task(wait_for_shard, "shard", "shard={shard}")
 def _ray(config: Config) -> Iterator[Any]:
     """Prefect's runner on a Ray cluster, and how a task's share of a host is said. Ray itself runs a lost host's task
     elsewhere."""
-    try:
-        from prefect_ray import RayTaskRunner
-        from prefect_ray.context import remote_options
-    except ImportError as error:
-        raise ConfigError(
-            "placement.shards=ray needs prefect-ray: pip install 'r3l[ray]', on every host of the cluster"
-        ) from error
+    ray = import_package("prefect_ray", "ray", ConfigError)
     address = config.placement.ray_address or None
-    with RayTaskRunner(address, {"ignore_reinit_error": True}) as runner:
-        yield runner, remote_options
+    with ray.RayTaskRunner(address, {"ignore_reinit_error": True}) as runner:
+        yield runner, import_package("prefect_ray.context", "ray", ConfigError).remote_options
 
 
 @task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)

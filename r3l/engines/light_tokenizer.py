@@ -16,6 +16,8 @@ from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer
 
+from r3l.system.packages import install_command
+
 NAMED = ("bos_token", "eos_token", "pad_token", "unk_token")
 
 
@@ -26,9 +28,8 @@ class LightTokenizer:
     def __init__(self, folder: Path) -> None:
         path = folder / "tokenizer.json"
         if not path.is_file():
-            raise OSError(
-                f"{path} is not there; without transformers r3l needs a tokenizer.json (pip install 'r3l[trainer]')"
-            )
+            way_out = install_command(["trainer"])
+            raise OSError(f"{path} is not there; without transformers r3l needs a tokenizer.json ({way_out})")
         self.backend = Tokenizer.from_str(path.read_text(encoding="utf-8"))
         self.backend.no_padding()
         self.backend.no_truncation()

@@ -10,7 +10,7 @@ from r3l.config import Config
 from r3l.environments import ENVIRONMENTS, make_world
 from r3l.environments.base import Packaged
 from r3l.errors import ConfigError
-from r3l.system.home import PACKAGE, is_checkout
+from r3l.system.packages import install_command
 
 
 class Need(NamedTuple):
@@ -29,16 +29,9 @@ def check_packages(config: Config, training: bool = True) -> None:
     if not lacking:
         return
     extras = sorted({need.extra for need in lacking if need.extra})
-    requirements = [with_extras(extras)] if extras else []
-    requirements += [name for need, names in lacking.items() if not need.extra for name in names]
+    others = [name for need, names in lacking.items() if not need.extra for name in names]
     reasons = "; ".join(f"{need.setting} needs {', '.join(names)}" for need, names in lacking.items())
-    raise ConfigError(f"{reasons}: pip install {' '.join(requirements)}")
-
-
-def with_extras(extras: list[str]) -> str:
-    """Name this package with extras as pip takes it: a checkout is what it would install again."""
-    names = ",".join(extras)
-    return f"-e '{PACKAGE.parent}[{names}]'" if is_checkout() else f"'r3l[{names}]'"
+    raise ConfigError(f"{reasons}: {install_command(extras, others)}")
 
 
 def needs(config: Config, training: bool) -> Iterator[Need]:

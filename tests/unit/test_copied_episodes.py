@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from r3l.environments.adapters.episodes import CHECKED, CopiedEnvironment, Copies
-from r3l.environments.adapters.texts import clean, import_package
+from r3l.environments.adapters.texts import clean
 from r3l.environments.base import Observation, Step
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
@@ -158,8 +158,3 @@ def test_texts_are_cleaned_and_cut_in_the_middle():
     assert clean("a\r\nb\x1b[31m\u202e", 100) == "a\nb⟨U+001B⟩[31m⟨U+202E⟩"
     long = clean("x" * 500 + "y" * 500, 100)
     assert long == "x" * 50 + "\n[900 characters left out]\n" + "y" * 50
-
-
-def test_a_package_that_is_not_there_names_its_extra():
-    with pytest.raises(WorldError, match=r"pip install 'r3l\[gymnasium\]'"):
-        import_package("no_such_package_anywhere", "gymnasium")

@@ -45,12 +45,6 @@ def test_code_that_the_user_did_not_name_is_not_imported(monkeypatch: pytest.Mon
     assert plugins.allowed_paths() == [SETTINGS.env]
 
 
-@pytest.mark.skipif(find_spec("gymnasium") is not None, reason="gymnasium is installed here")
-def test_without_the_package_the_preflight_says_what_to_install() -> None:
-    with pytest.raises(WorldError, match=r"pip install 'r3l\[gymnasium\]'"):
-        tasks_of(SETTINGS, "train")
-
-
 @needs_gymnasium
 def test_tasks_are_seeds_and_splits_share_none() -> None:
     train, heldout = tasks_of(SETTINGS, "train"), tasks_of(SETTINGS, "heldout")

@@ -9,8 +9,9 @@ import pytest
 from r3l.config import compose
 from r3l.environments import ENVIRONMENTS
 from r3l.environments.base import Packaged
-from r3l.errors import ConfigError
+from r3l.errors import ConfigError, EngineError, WorldError
 from r3l.pipeline import packages, preflight
+from r3l.system import packages as system_packages
 from tests.conftest import EXTRAS
 
 ROOT = Path(__file__).parents[2]
@@ -21,9 +22,16 @@ OPTIONAL = set(importlib.metadata.metadata("r3l").get_all("Provides-Extra"))
 @pytest.fixture
 def plain(monkeypatch):
     """As after `pip install r3l`."""
-    monkeypatch.setattr(packages, "is_checkout", lambda: False)
+    monkeypatch.setattr(system_packages, "is_checkout", lambda: False)
     monkeypatch.setattr(packages, "sys", SimpleNamespace(modules={}))
     monkeypatch.setattr(packages, "find_spec", lambda name: None if name in {*EXTRAS, "regex"} else object())
+
+
+def test_what_a_worker_or_the_engine_lacks_is_named_with_the_same_command(plain):
+    with pytest.raises(WorldError, match=r"^no_such\.package can't be imported \(.+\): pip install 'r3l\[math\]'$"):
+        system_packages.import_package("no_such.package", "math")
+    with pytest.raises(EngineError, match="pip install 'r3l"):
+        system_packages.import_package("no_such.package", "structured", EngineError)
 
 
 @pytest.mark.parametrize("kind", SHIPPED)
@@ -38,7 +46,7 @@ def test_every_environment_says_what_to_install(plain, tmp_path, kind):
 
 
 def test_a_checkout_gets_its_extras_from_itself(plain, monkeypatch):
-    monkeypatch.setattr(packages, "is_checkout", lambda: True)
+    monkeypatch.setattr(system_packages, "is_checkout", lambda: True)
     with pytest.raises(ConfigError) as refused:
         packages.check_packages(compose(environment="math"))
     assert str(refused.value).endswith(f": pip install -e '{ROOT}[math,trainer]'")

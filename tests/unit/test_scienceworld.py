@@ -17,7 +17,7 @@ import pytest
 from r3l.config.environments import ScienceWorldSettings
 from r3l.environments.base import Step
 from r3l.environments.scienceworld.hints import VAGUE, hints
-from r3l.environments.scienceworld.java import MACHINES, jar_path, java_path
+from r3l.environments.scienceworld.java import MACHINES, java_path
 from r3l.environments.scienceworld.tasks import SPLITS, TEST_VARIATIONS, TRAIN_VARIATIONS
 from r3l.environments.scienceworld.world import SIMPLIFICATION, ScienceWorldWorld
 from r3l.environments.workers.pool import WorldPool
@@ -253,12 +253,6 @@ def test_missing_java_is_one_line_with_the_remedy(monkeypatch):
     with pytest.raises(WorldError, match=r"needs Java 8 or newer.*apt-get install default-jre-headless") as caught:
         java_path()
     assert "\n" not in str(caught.value)
-
-
-def test_a_missing_package_is_one_line_with_the_remedy(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scienceworld.constants", None)
-    with pytest.raises(WorldError, match=r"pip install 'r3l\[scienceworld\]'"):
-        jar_path()
 
 
 @needs_java

@@ -2,11 +2,9 @@
 2)."""
 
 import math
-import sys
 
 import pytest
 
-from r3l.errors import ConfigError
 from r3l.lab.study.compare import area, binomial_variance
 from r3l.lab.study.verdicts import Gap, adjust, gap_over_policies, policies_to_decide, verdict
 
@@ -91,9 +89,3 @@ def test_a_null_claim_is_decided_about_as_often_as_it_says():
         gaps = {seed: draw.gauss(0, 0.1) for seed in range(5)}
         ps.append(gap_over_policies(gaps, {seed: str(seed) for seed in gaps}, dict.fromkeys(gaps, 0.0)).p)
     assert abs(sum(p < 0.05 for p in ps) / 2000 - 0.05) < 4 * math.sqrt(0.05 * 0.95 / 2000)
-
-
-def test_without_scipy_the_error_names_the_extra(monkeypatch):
-    monkeypatch.setitem(sys.modules, "scipy", None)
-    with pytest.raises(ConfigError, match=r"pip install 'r3l\[experiments\]'"):
-        adjust([0.01])

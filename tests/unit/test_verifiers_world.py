@@ -1,7 +1,5 @@
 """Worlds of verifiers where its package is not needed: messages as texts, and what is missing is said."""
 
-from importlib.util import find_spec
-
 import pytest
 
 from r3l.config.environments.adapters import VerifiersSettings
@@ -26,9 +24,3 @@ def test_an_opening_and_what_is_added_as_texts() -> None:
 def test_an_environment_has_to_be_named() -> None:
     with pytest.raises(ConfigError, match=r"environment\.env is empty"):
         tasks_of(VerifiersSettings(), "train")
-
-
-@pytest.mark.skipif(find_spec("verifiers") is not None, reason="verifiers is installed here")
-def test_without_the_package_the_preflight_says_what_to_install() -> None:
-    with pytest.raises(WorldError, match=r"pip install 'r3l\[verifiers\]'"):
-        tasks_of(VerifiersSettings(env="any"), "train")

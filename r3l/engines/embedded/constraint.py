@@ -11,23 +11,17 @@ from torch import Tensor
 
 from r3l.engines.base import with_blanks
 from r3l.errors import EngineError
+from r3l.system.packages import import_package
 
 
 class Grammars:
     """The vocabulary of one policy, prepared once (about a second); makes the constraint of each request."""
 
     def __init__(self, policy_path: str, vocabulary: int) -> None:
-        try:
-            import llguidance
-            import llguidance.hf
-        except ImportError as error:
-            raise EngineError(
-                "replies by JSON schema need the package llguidance in this environment: pip install "
-                "'r3l[structured]', or set rollout.structured_reflections=false"
-            ) from error
+        self.library = import_package("llguidance", "structured", EngineError)
+        import_package("llguidance.hf", "structured", EngineError)
         from transformers import AutoTokenizer
 
-        self.library: Any = llguidance
         self.policy_path = policy_path
         self.vocabulary = vocabulary
         self._base = AutoTokenizer.from_pretrained(policy_path, trust_remote_code=False)

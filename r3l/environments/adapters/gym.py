@@ -8,19 +8,19 @@ import json
 import math
 import re
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from r3l.config.environments.adapters import GymnasiumSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
 from r3l.environments.adapters.named import refuse_unnamed
-from r3l.environments.adapters.texts import clean, import_package, parse_action, share_of_range
+from r3l.environments.adapters.texts import clean, parse_action, share_of_range
 from r3l.environments.base import Environment, Observation, Reply, Step, numbered_tasks, tasks_asked
 from r3l.environments.outside import flag_of, number_of
 from r3l.environments.prepare.files import nothing_to_fetch
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
+from r3l.system.packages import import_package
 
 PROMPTS = Path(__file__).parents[1] / "prompts"
 SEEDS = 2**31  # what gymnasium takes
@@ -52,8 +52,6 @@ class GymnasiumWorld:
                 "importing that registers it (my_package:Name-v0)"
             )
         refuse_unnamed(self.settings.env, "environment.env")
-        if find_spec("gymnasium") is None:  # nothing is imported where tasks are listed
-            raise WorldError("gymnasium is not installed: pip install 'r3l[gymnasium]'")
         number, variant = tasks_asked(self.name, split, self.settings), self.settings.env.rpartition(":")[2]
         prefix, seed = f"{self.name}/{variant}-{self.settings.tasks_seed}/{split}", self.settings.tasks_seed
         tasks = numbered_tasks(self.name, prefix, split, seed, [(variant, "")] * number)

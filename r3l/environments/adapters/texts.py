@@ -1,14 +1,9 @@
-"""What environments of others say, made fit to be stored and shown, and their packages, imported with a word on how to
-get them."""
-
-from importlib import import_module
-from types import ModuleType
+"""What environments of others say, made fit to be stored and shown."""
 
 from r3l.config.environments.adapters import RangedSettings
 from r3l.environments.base import Reply
 from r3l.environments.outside import share_of, text_of
 from r3l.environments.replies import after_thought, parse_tagged_reply
-from r3l.errors import WorldError
 from r3l.system.visible import visible
 
 EMPTY = "Invalid reply: it is empty. Expected an action."
@@ -31,14 +26,6 @@ def parse_action(text: str, form: str) -> Reply:
         return parse_tagged_reply(text)
     action = after_thought(text).strip()
     return Reply(True, action) if action else Reply(False, "", EMPTY)
-
-
-def import_package(module: str, extra: str) -> ModuleType:
-    """Import a package that an extra installs. Raise `WorldError` with the command where it is not there."""
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise WorldError(f"{module} can't be imported ({error}): pip install 'r3l[{extra}]'") from error
 
 
 def share_of_range(reward: object, what: str, settings: RangedSettings) -> float:

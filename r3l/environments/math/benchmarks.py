@@ -15,6 +15,7 @@ from r3l.environments.math.row_files import Row, read_rows
 from r3l.errors import WorldError
 from r3l.store.files.local import replace_text
 from r3l.system.home import locate
+from r3l.system.packages import import_package
 from r3l.system.seeds import derive
 
 
@@ -95,12 +96,7 @@ def hub_rows(name: str, benchmark: Benchmark, hub_split: str, folder: Path) -> I
     way_out = (
         f"or put its rows at {stem}.jsonl (or .parquet), in their own columns; dataset=procedural needs no download"
     )
-    try:
-        from datasets import load_dataset
-    except ImportError as error:
-        raise WorldError(
-            f"{name} is loaded by `datasets`, which is not installed: `pip install 'r3l[math]'`, {way_out}"
-        ) from error
+    load_dataset = import_package("datasets", "math").load_dataset
     try:
         rows: Iterable[Row] = load_dataset(benchmark.hub, benchmark.config, split=hub_split)
         return rows

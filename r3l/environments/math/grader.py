@@ -13,6 +13,7 @@ from typing import Any, Literal
 from r3l.errors import WorldError
 from r3l.system.child_environment import child_environment
 from r3l.system.line_process import LineProcess
+from r3l.system.packages import install_command
 
 START_TIMEOUT_S = 120.0  # to import sympy on a loaded machine
 WALL_SHARE = 10  # an answer may wait for a processor so many times as long as it may use one
@@ -131,7 +132,7 @@ class GraderProcess(LineProcess):
         if not self.ready:
             self.stop()
             raise WorldError(
-                "the grader could not be started: install the extra with `pip install 'r3l[math]'`, and see what "
+                f"the grader could not be started: {install_command(['math'])}, and see what "
                 f"`python -m r3l.environments.math.grader_process 1 {self.library}` says"
             )
 

@@ -9,6 +9,7 @@ from typing import Any
 from r3l.config.environments import MathSettings
 from r3l.environments.math.problems import Problem
 from r3l.errors import WorldError
+from r3l.system.packages import import_package
 from r3l.system.seeds import derive
 
 # Kinds whose scorers compare text or numbers. Not offered: scorers that run an answer as code
@@ -90,11 +91,7 @@ def make_dataset(kind: str, seed: int, size: int) -> Any:
     """Make the lazy dataset of a kind. Raise `WorldError` where there is none."""
     if kind not in KINDS:
         raise WorldError(f"procedural math: kind {kind!r} is not offered; expected some of {', '.join(KINDS)}")
-    try:
-        import reasoning_gym
-    except ImportError as error:
-        raise WorldError("procedural math needs reasoning-gym: `pip install 'r3l[math]'`") from error
-    return reasoning_gym.create_dataset(kind, size=size, seed=seed)
+    return import_package("reasoning_gym", "math").create_dataset(kind, size=size, seed=seed)
 
 
 def as_problem(kind: str, index: int, entry: dict[str, Any]) -> Problem:

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from r3l.errors import WorldError
+from r3l.system.packages import import_package
 
 MISSING_JAVA = (
     "ScienceWorld needs Java 8 or newer, and there is no `java` on the path nor under $JAVA_HOME: "
     "install it (Debian: apt-get install default-jre-headless; macOS: brew install openjdk)"
 )
-MISSING_PACKAGE = "ScienceWorld is not installed: pip install 'r3l[scienceworld]'"
 # Identity hashes decide in which order the simulator lists objects. On a stock machine they are drawn by thread-local
 # state, so that the same episode reads differently the second time; mode 2 makes them constant, and listings
 # repeatable.
@@ -35,11 +35,7 @@ def java_path() -> str:
 
 def jar_path() -> Path:
     """Find the simulator's jar. Raise `WorldError` where the package is not installed."""
-    try:
-        from scienceworld.constants import JAR_PATH
-    except ImportError as error:
-        raise WorldError(MISSING_PACKAGE) from error
-    return Path(JAR_PATH)
+    return Path(import_package("scienceworld.constants", "scienceworld").JAR_PATH)
 
 
 class JavaMachine:

@@ -12,8 +12,8 @@ from concurrent.futures import Future
 from functools import cache
 from typing import Any, NoReturn, TypeVar
 
-from r3l.environments.adapters.texts import import_package
 from r3l.errors import ServerAway, WorldError
+from r3l.system.packages import import_package
 
 T = TypeVar("T")
 

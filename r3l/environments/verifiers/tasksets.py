@@ -20,11 +20,12 @@ from typing import Any
 
 from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
-from r3l.environments.adapters.texts import clean, import_package, share_of_range
+from r3l.environments.adapters.texts import clean, share_of_range
 from r3l.environments.base import Observation, Step
 from r3l.environments.verifiers.conversation import added_observation, new_messages, opening_text, role_of, text_of
 from r3l.errors import WorldError
 from r3l.records import Task
+from r3l.system.packages import import_package
 
 HARNESS = "r3l_policy"  # the name that verifiers loads the policy's program by
 COPIES = "an episode of verifiers 0.4 is a running program"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from r3l.environments.webshop.catalogue import Goal, Product
-from r3l.errors import WorldError
+from r3l.system.packages import import_package
 
 SIMILAR = 85  # a token set ratio above it is a hit
 # Colours in the original's order: an option that holds one of them counts as the first that it holds.
@@ -95,9 +95,5 @@ def similar(one: str, other: str) -> bool:
 
 @cache
 def token_set_ratio() -> Callable[[str, str], int]:
-    try:
-        from thefuzz import fuzz
-    except ImportError as error:
-        raise WorldError("WebShop's reward is not installed: pip install 'r3l[webshop]'") from error
-    ratio: Callable[[str, str], int] = fuzz.token_set_ratio
+    ratio: Callable[[str, str], int] = import_package("thefuzz.fuzz", "webshop").token_set_ratio
     return ratio

@@ -11,9 +11,8 @@ import re
 from functools import lru_cache
 from typing import Any
 
-from r3l.errors import WorldError
+from r3l.system.packages import import_package
 
-MISSING = "WebShop's search is not installed: pip install 'r3l[webshop]'"
 COMMON_WORDS = (
     "a an and are as at be but by for if in into is it no not of on or such that the their then there these "
     "they this to was will with"
@@ -90,11 +89,7 @@ def tokens(text: str) -> list[str]:
 
 @lru_cache(maxsize=1)
 def tokenizer() -> Any:
-    try:
-        import regex
-    except ImportError as error:
-        raise WorldError(MISSING) from error
-    return regex.compile(TOKEN)
+    return import_package("regex", "webshop").compile(TOKEN)
 
 
 def terms(text: str) -> list[str]:
@@ -115,8 +110,4 @@ def stem(word: str) -> str:
 
 @lru_cache(maxsize=1)
 def stemmer() -> Any:
-    try:
-        import snowballstemmer
-    except ImportError as error:
-        raise WorldError(MISSING) from error
-    return snowballstemmer.stemmer("porter")
+    return import_package("snowballstemmer", "webshop").stemmer("porter")

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 from r3l.errors import ConfigError
 from r3l.lab.study.compare import episodes_error, mean, standard_error
+from r3l.system.packages import import_package
 
 LEVEL = 0.05  # of the expected share of wrong verdicts among those that are decided (Benjamini and Hochberg 1995)
 Direction = Literal["higher", "lower", "same"]
@@ -15,11 +16,7 @@ Direction = Literal["higher", "lower", "same"]
 
 def statistics() -> Any:
     """Import scipy's statistics. Raise ConfigError, with the command that installs it, where it is not there."""
-    try:
-        from scipy import stats
-    except ImportError as error:
-        raise ConfigError(f"results are judged by scipy ({error}): pip install 'r3l[experiments]'") from error
-    return stats
+    return import_package("scipy.stats", "experiments", ConfigError)
 
 
 @dataclass(frozen=True, slots=True)
