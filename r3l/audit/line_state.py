@@ -4,20 +4,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from r3l.audit import figures
-from r3l.audit.held_out import COUNTS, Curve, held_out
+from r3l.audit.held_out import Curve, held_out
 from r3l.audit.lines import Line, saved_policy
-from r3l.audit.reader import Reader, Row
+from r3l.audit.reader import Row
 from r3l.intervals import difference
 from r3l.store.stage import Store
 
-ABOUT_OF = """
+ABOUT_BY_ITERATION = """
 SELECT run, branch, arg_max(settings ->> '$.method.kind', iteration) FILTER (stage = 'credit') AS method,
        arg_max(settings ->> '$.environment.kind', iteration) FILTER (stage = 'base') AS environment,
        max(iteration) AS iteration, list(DISTINCT iteration) FILTER (stage = 'updates') AS updated,
        arg_max(stage, committed_at) AS newest_stage
-FROM stages GROUP BY run, branch{iteration} ORDER BY run, branch{iteration}
+FROM stages GROUP BY run, branch, stages.iteration ORDER BY run, branch, stages.iteration
 """
-ABOUT, ABOUT_BY_ITERATION = ABOUT_OF.format(iteration=""), ABOUT_OF.format(iteration=", stages.iteration")
 FEW_PARSE = 0.5  # of reflections; fewer leave most bases without a retry
 FELL = 0.25  # points by which the share that parses may fall from one iteration to the next
 
@@ -110,20 +109,14 @@ def change_of(now: float, before: float | None, since: str = "") -> str:
     return f"{sign}{abs(points_moved)} points {since}".strip()
 
 
-def standings(reader: Reader) -> dict[Line, Standing]:
-    """Find where every line that the reader reads stands."""
-    about = [row | {"policy": policy_of(reader.store, row)} for row in reader.remembered(ABOUT)]
-    return standings_of(about, reader.remembered(COUNTS))
-
-
 def policy_of(store: Store, row: Row) -> str:
-    """Find the policy's name for a row of ABOUT, as saved with its iteration; empty where none is."""
+    """Find the policy's name for a row of ABOUT_BY_ITERATION, as saved with its iteration; empty where none is."""
     return str(saved_policy(store, Line(row["run"], row["branch"]), row["iteration"]).get("name", ""))
 
 
 def standings_of(about: Sequence[Row], counts: Sequence[Row]) -> dict[Line, Standing]:
-    """Make the standings from the rows of ABOUT and COUNTS. A branch has its run's method, policy and environment if
-    its own stages do not name them."""
+    """Make the standings from rows of ABOUT_BY_ITERATION, one per line, and of COUNTS. A branch has its run's method,
+    policy and environment if its own stages do not name them."""
     curves = held_out(counts)
     by_line: dict[Line, Standing] = {}
     for row in about:

@@ -80,7 +80,7 @@ class Overview:
         return rows
 
     def named(self, row: Row) -> Row:
-        """Add the name of the policy, whose file is read once per iteration, to a row of ABOUT."""
+        """Add the name of the policy, whose file is read once per iteration, to a row of ABOUT_BY_ITERATION."""
         key = (row["run"], row["branch"], row["iteration"])
         if key not in self._policies:
             self._policies[key] = policy_of(self.store, row)

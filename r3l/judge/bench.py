@@ -9,7 +9,6 @@ from typing import Any
 from r3l.config import Config
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world
 from r3l.environments.base import tools_of
 from r3l.errors import ChatFormatError, ConfigError, Pruned, R3LError, WorldError
 from r3l.exploration.explorer import Explorer
@@ -107,20 +106,17 @@ class Bench(Workbench):
 
     @cached_property
     def chat(self) -> ChatFormat:
-        tools = tools_of(make_world(self.config.environment))
-        return chat_of(self.store, self.config, self.policies.start.digest, tools)
+        return chat_of(self.store, self.config, self.policies.start.digest, tools_of(self.world))
 
     def _start(self) -> Explorer:
-        world = make_world(self.config.environment)
-        refs = self.sources()
-        engine, teacher = recorded_of(self.store, refs, self.config)
+        engine, teacher = recorded_of(self.store, self.sources(), self.config)
         try:
             pool = self.tools.pool(self.config)
         except (R3LError, OSError) as error:
             raise NotAtHand(f"the world can't be played here: {error}") from error
         behaviour = self.policies.behaviour.digest
         return Explorer(
-            world, pool, engine, self.chat, behaviour, limits(self.config), self.progress, self.incidents, teacher
+            self.world, pool, engine, self.chat, behaviour, limits(self.config), self.progress, self.incidents, teacher
         )
 
     def sources(self) -> list[StageRef]:

@@ -15,7 +15,7 @@ from r3l.engines.base import Engine, Hosting, PolicySnapshot, Replicated
 from r3l.engines.canary import CANARY, check_canary
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import has_oracle, make_world
-from r3l.environments.base import tools_of
+from r3l.environments.base import World, tools_of
 from r3l.errors import Interrupted
 from r3l.exploration.event_notes import Incidents
 from r3l.exploration.explorer import Explorer, Limits
@@ -102,10 +102,13 @@ class Workbench:
         return with_teacher(self.config, self.store, branch, self.iteration)
 
     @cached_property
+    def world(self) -> World:
+        return make_world(self.config.environment)
+
+    @cached_property
     def chat(self) -> ChatFormat:
         """The chat format of the starting policy. Raise `ChatFormatError` where its folder has none."""
-        tools = tools_of(make_world(self.config.environment))
-        return ChatFormat.load(self.policies.start.model_path, self.config.policy.thinking, tools)
+        return ChatFormat.load(self.policies.start.model_path, self.config.policy.thinking, tools_of(self.world))
 
     @property
     def explorer(self) -> Explorer:
@@ -125,8 +128,7 @@ class Workbench:
     def _start(self) -> Explorer:
         config = self.config
         self.progress.add("engine", planned=1)
-        world, pool = make_world(config.environment), self.tools.pool(config)
-        engine = self._load_policy()
+        pool, engine = self.tools.pool(config), self._load_policy()
         self.progress.add("engine", done=1)
         self.progress.finish("engine")
         if self.wants("updates") and not config.placement.update_deployment:
@@ -135,7 +137,7 @@ class Workbench:
         teacher = self.tools.teacher(self.teaching) if teacher_of(self.teaching) else None
         behaviour = self.policies.behaviour.digest
         return Explorer(
-            world, pool, engine, self.chat, behaviour, limits(config), self.progress, self.incidents, teacher
+            self.world, pool, engine, self.chat, behaviour, limits(config), self.progress, self.incidents, teacher
         )
 
     def equip(self) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from r3l.audit.attempts import group
 from r3l.audit.held_out import COUNTS, Curve, Score, curves, held_out
-from r3l.audit.line_state import Standing, change_of, standings
+from r3l.audit.line_state import Standing, change_of
 from r3l.audit.lines import Line
 from r3l.audit.overview import Overview
 from r3l.audit.reader import Reader
@@ -36,7 +36,7 @@ def reader(tmp_path_factory):
 
 
 def test_held_out_success_comes_first_with_its_interval_and_its_change(reader):
-    standing = standings(reader)[Line("demo")]
+    standing = Overview(reader.store).line(Line("demo"))[0]["standing"]
     first = standing.tiles([figures(base_success=0.54, bases=24, retries=18, retry_improvement=0.56, kl_start=0.003)])
     assert (first[0].name, first[0].value) == ("held-out success", "31 % [14–56]")
     assert first[0].change == "▲ +6 points [-24 to +35] since iteration -1"
@@ -52,7 +52,7 @@ def test_held_out_success_comes_first_with_its_interval_and_its_change(reader):
 
 
 def test_every_line_of_the_store_has_its_own(reader):
-    found = standings(reader)
+    found = {row["line"]: row["standing"] for row in Overview(reader.store).rows()[0]}
     assert set(found) == {Line("demo"), Line("demo", "bold")}
     assert (found[Line("demo", "bold")].method, found[Line("demo", "bold")].state) == (
         "grpo",
@@ -112,9 +112,6 @@ def test_repeats_of_a_task_count_as_one_in_the_interval():
 def test_the_policy_is_named_though_no_stage_stores_its_name():
     """Stages know a policy by its digest; its name and path are in the settings that the iteration saved."""
     reader = Reader(Store.open(str(Path(__file__).parents[2] / "data" / "sample_run")))
-    standing = standings(reader)
-    assert standing[Line("sample")].about() == "r3l · embedded · alfworld"
-    assert standing[Line("sample", "alpha-5")].policy == "embedded"
     assert decoder(reader, Line("sample"))(4)
     front, _ = Overview(reader.store).rows()
     assert [row["standing"].about() for row in front] == ["r3l · embedded · alfworld"] * 2

@@ -9,12 +9,10 @@ from fastapi.responses import HTMLResponse
 from r3l.audit.charts.answers import answer_chart
 from r3l.audit.charts.iterations import compared_charts
 from r3l.audit.figures import absent
-from r3l.audit.line_state import standings
 from r3l.audit.lines import (
     Line,
     branch_difference,
     differing_settings,
-    iterations,
     known_line,
     list_lines,
     where_they_part,
@@ -68,13 +66,14 @@ def compare(app_state: CurrentState, line: Annotated[list[str] | None, Query()] 
     compared_lines = [known_line(app_state.reader, Line.parse(text)) for text in dict.fromkeys(line or [])][
         :SIDE_BY_SIDE
     ]
-    past = [(str(one), iterations(app_state.of(one), one)) for one in compared_lines]
-    standing = {one: standings(app_state.of(one))[one] for one in compared_lines}
+    answers = [app_state.overview.line(one) for one in compared_lines]
+    past = [(str(row["line"]), row["past"]) for row, _ in answers]
+    standing = {row["line"]: row["standing"] for row, _ in answers}
     return app_state.page(
         "compare.html",
         there=there,
         chosen=compared_lines,
-        left_out={run: why for one in compared_lines for run, why in app_state.of(one).left_out().items()},
+        left_out={run: why for _, left_out in answers for run, why in left_out.items()},
         past=past,
         standing=standing,
         charts=compared_charts(past, [(str(one), standing[one].curves) for one in compared_lines])

@@ -6,7 +6,6 @@ What is stored with the same fingerprint is not computed again; only small `Stag
 from collections.abc import Callable, Sequence
 from functools import partial, wraps
 
-from r3l.environments import make_world
 from r3l.exploration import stages as exploration
 from r3l.exploration.episode import action_ids
 from r3l.exploration.oracle import oracle_stage
@@ -176,7 +175,7 @@ def write_training_rows(bench: Workbench, batch: StageRef, parents: Parents, sha
         _episodes(bench, parents, "base", "retries", "distilled"),
         _rows(bench, reflections, "reflections", Reflection),
         _rows(bench, credit, "credit", Credit),
-        partial(action_ids, make_world(bench.config.environment), bench.chat) if weighs_actions(method) else None,
+        partial(action_ids, bench.world, bench.chat) if weighs_actions(method) else None,
     )
     return {"training_rows": rows, "events": events}
 
