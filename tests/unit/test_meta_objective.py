@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from r3l.config.methods import R3LSettings
-from r3l.store.check import check_run
 from r3l.store.stage import Store
+from tests.support.broken_rows import broken_rows
 from tests.support.exploration_group import base, distilled, played, reflection, retry
 from tests.support.rehearsal import rehearse, walker
 from tests.support.store_iteration import commit_stage
@@ -113,50 +113,57 @@ def test_a_retry_that_was_cut_off_says_nothing_of_its_report():
     assert {e.reason for e in events if e.event == "no_meta_task"} == {"the retry ended with engine_error: gone"}
 
 
-def stored(folder, more_of_a_gain=0.0, **settings):
-    """A store with a rehearsed iteration, its method's settings beside it, and the rows of its reflections, the first
-    of which weighs more than it should by `more_of_a_gain`."""
-    method = settings_of("paper", **settings)
-    tables, store, parents = rehearse(method)[0], Store.open(str(folder)), []
+def commit_rehearsed(store, run, settings, more_of_a_gain=0.0):
+    """A rehearsed iteration with its method's settings beside it; the first row of its reflections weighs more than it
+    should by `more_of_a_gain`. The weights of these rows."""
+    method, parents = settings_of("paper", **settings), []
+    tables, _ = rehearse(method)
     learned = tables["training_rows"]["training_rows"]
     first = next(n for n, one in enumerate(learned) if one.role == "reflect")
     learned[first] = replace(learned[first], advantage=learned[first].advantage + more_of_a_gain)
     for stage, rows in tables.items():
-        parents = [commit_stage(store, stage, rows, parents, "demo", 0, method=method.model_dump(mode="json"))]
-    return store, [one for one in learned if one.role == "reflect"]
+        parents = [commit_stage(store, stage, rows, parents, run, 0, method=method.model_dump(mode="json"))]
+    return [one.advantage for one in learned if one.role == "reflect"]
 
 
-@pytest.mark.parametrize(
-    ("settings", "weights"),
-    [
-        ({"meta_objective": "gain", "meta_success_weight": 0.5}, [3.0, 0.5, 0.3, 3.0]),
-        ({"meta_objective": "gain", "sft_as_rl": True}, [3.0, 0.3, 3.0]),
-        ({"meta_objective": "rl"}, [-0.5, 0.5]),
-        ({"meta_success_weight": 0.5}, [1.0, 0.5, 1.0]),
-        ({"sft_as_rl": True, "loss_ratio": "clip"}, [1.0, 1.0]),
-    ],
-)
-def test_the_check_computes_every_weight_from_the_tables(settings, weights, tmp_path):
-    """Task 0: a retry won, and a right success; task 1: a retry dawdled, and one won."""
-    store, rows = stored(tmp_path, **settings)
-    assert [one.advantage for one in rows] == weights
-    assert check_run(store, "demo") == []
+# Task 0: a retry won, and a right success; task 1: a retry dawdled, and one won.
+WEIGHED = {
+    "gain": ({"meta_objective": "gain", "meta_success_weight": 0.5}, [3.0, 0.5, 0.3, 3.0]),
+    "gain-as-rl": ({"meta_objective": "gain", "sft_as_rl": True}, [3.0, 0.3, 3.0]),
+    "rl": ({"meta_objective": "rl"}, [-0.5, 0.5]),
+    "sft": ({"meta_success_weight": 0.5}, [1.0, 0.5, 1.0]),
+    "sft-as-rl": ({"sft_as_rl": True, "loss_ratio": "clip"}, [1.0, 1.0]),
+}
+# The first reflection of task 1 is no report: with rl the mean there is (-.5 + 1) / 2.
+MUMBLED = {
+    "gain-mumbled": ({"meta_objective": "gain", "meta_invalid_weight": -0.5}, [3.0, -0.5, 3.0]),
+    "rl-mumbled": ({"meta_objective": "rl", "meta_invalid_weight": -0.5}, [-0.75, 0.75]),
+}
 
 
-@pytest.mark.parametrize(("objective", "weights"), [("gain", [3.0, -0.5, 3.0]), ("rl", [-0.75, 0.75])])
-def test_the_check_computes_the_weight_of_what_is_no_report(objective, weights, tmp_path, monkeypatch):
-    """The first reflection of task 1 is no report: with rl the mean there is (-.5 + 1) / 2."""
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory):
+    """(the weights of every run's reflections, what the check finds in it)."""
 
     def mumbler(request_id, prompt):
         return "well" if "task=1/base=0/reflection=" in request_id else walker(request_id, prompt)
 
-    monkeypatch.setattr("tests.support.rehearsal.walker", mumbler)
-    store, rows = stored(tmp_path, meta_objective=objective, meta_invalid_weight=-0.5)
-    assert [one.advantage for one in rows] == weights
-    assert check_run(store, "demo") == []
+    store = Store.open(str(tmp_path_factory.mktemp("store")))
+    weights = {run: commit_rehearsed(store, run, settings) for run, (settings, _) in WEIGHED.items()}
+    weights["forged"] = commit_rehearsed(store, "forged", {"meta_objective": "gain"}, more_of_a_gain=1.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.support.rehearsal.walker", mumbler)
+        weights |= {run: commit_rehearsed(store, run, settings) for run, (settings, _) in MUMBLED.items()}
+    return weights, broken_rows(store, list(weights))
 
 
-def test_the_check_tells_a_weight_that_its_retry_did_not_earn(tmp_path):
-    store, _ = stored(tmp_path, more_of_a_gain=1.5, meta_objective="gain")
-    (finding,) = check_run(store, "demo")
+@pytest.mark.parametrize("run", WEIGHED | MUMBLED)
+def test_the_check_computes_every_weight_from_the_tables(run, stored):
+    weights, findings = stored
+    assert weights[run] == (WEIGHED | MUMBLED)[run][1]
+    assert findings[run] == []
+
+
+def test_the_check_tells_a_weight_that_its_retry_did_not_earn(stored):
+    (finding,) = stored[1]["forged"]
     assert (finding.check, finding.what) == ("9_row_weights", "advantage 4.5, its credit says 3.0")

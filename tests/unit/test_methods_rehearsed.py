@@ -11,6 +11,7 @@ import pytest
 from r3l.config import compose, preset_names
 from r3l.store.check import check_run
 from r3l.store.stage import Store
+from tests.support.broken_rows import broken_rows
 from tests.support.rehearsal import GUIDE, rehearse, tiny_policy, update
 from tests.support.store_iteration import commit_iteration
 
@@ -61,62 +62,61 @@ def policies(tmp_path_factory):
     return {"policy-0": tiny_policy(folder / "policy-0", 0), "reference": tiny_policy(folder / "reference", 1)}
 
 
-@pytest.mark.parametrize("preset", PRESETS)
-def test_the_tables_of_every_method_hold_the_invariants(preset, tmp_path):
-    settings = settings_of(preset)
-    tables, _ = rehearse(settings)
-    store = Store.open(str(tmp_path))
-    commit_iteration(store, tables=tables, method=settings.model_dump(mode="json"))
-    assert check_run(store, "demo") == []
-    assert tables["training_rows"]["training_rows"]
+RETRIES = {f"retries-{many}": ("paper", {"retries_per_base": many, "retry_when": "always"}, 8) for many in (0, 2, 4)}
+SETTINGS = {
+    "group_fill": ["extra_base"],
+    "retry_when": ["never", "reward_below"],
+    "retry_from": ["start"],
+    "sft_rule": ["none"],
+    "pivot_mask": ["retry_only"],
+    "sft_as_rl": [True],
+    "loss_normalisation": ["trajectory_unmasked"],
+    "guidance_position": ["system", "mid_system", "user"],
+}
+VARIED = {f"{name}-{value}": ("paper", {name: value}, 4) for name, values in SETTINGS.items() for value in values}
+CASES = {preset: (preset, {}, 4) for preset in PRESETS} | RETRIES | VARIED
 
 
-@pytest.mark.parametrize(("retries", "counts"), [(0, (8, 0)), (2, (4, 4)), (4, (4, 4))])
-def test_several_retries_in_a_chain_hold_the_invariants(retries, counts, tmp_path):
+@pytest.fixture(scope="module")
+def rehearsed(tmp_path_factory):
+    """(the tables of every case, what is found in them)."""
+    store, tables = Store.open(str(tmp_path_factory.mktemp("store"))), {}
+    for name, (preset, more, group_size) in CASES.items():
+        settings = settings_of(preset, **more)
+        tables[name], _ = rehearse(settings, group_size)
+        commit_iteration(store, name, tables=tables[name], method=settings.model_dump(mode="json"))
+    return tables, broken_rows(store, list(CASES))
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_tables_of_every_method_and_setting_hold_the_invariants(name, rehearsed):
+    tables, findings = rehearsed
+    assert findings[name] == []
+    assert tables[name]["training_rows"]["training_rows"]
+
+
+@pytest.mark.parametrize(("name", "counts"), zip(RETRIES, [(8, 0), (4, 4), (4, 4)], strict=True))
+def test_several_retries_are_a_chain(name, counts, rehearsed):
     """The dawdling base 0 of task 1 is retried again and again, each time after a fresh reflection on the last
     attempt."""
-    tables, _ = rehearse(settings_of("paper", retries_per_base=retries, retry_when="always"), group_size=8)
-    store = Store.open(str(tmp_path))
-    commit_iteration(store, tables=tables)
-    assert check_run(store, "demo") == []
+    tables = rehearsed[0][name]
     task_1 = [one for stage in ("base", "retries") for one in tables[stage]["trajectories"] if one.task == 1]
     assert tuple(sum(one.kind == kind for one in task_1) for kind in ("base", "retry")) == counts
     chained = [one for one in tables["retries"]["trajectories"] if one.parent_id != one.base_id]
-    assert bool(chained) == (retries > 1)
+    assert bool(chained) == (counts != (8, 0))
     assert all(one.shared_turns <= one.pivot_turn for one in chained)
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
-        ("group_fill", "extra_base"),
-        ("retry_when", "never"),
-        ("retry_when", "reward_below"),
-        ("retry_from", "start"),
-        ("sft_rule", "none"),
-        ("pivot_mask", "retry_only"),
-        ("sft_as_rl", True),
-        ("loss_normalisation", "trajectory_unmasked"),
-    ],
-)
-def test_every_setting_holds_the_invariants(setting, value, tmp_path):
-    tables, _ = rehearse(settings_of("paper", **{setting: value}))
-    store = Store.open(str(tmp_path))
-    commit_iteration(store, tables=tables)
-    assert check_run(store, "demo") == []
-    if setting == "group_fill":  # base 1 of task 0 won and is not retried: a further base takes the retry's place
-        extra = [one for one in tables["retries"]["trajectories"] if one.kind == "base"]
-        assert [one.trajectory_id for one in extra] == ["iteration=0/task=0/base=3"]
-        assert {one.group_size for one in tables["credit"]["credit"]} == {4}
+def test_a_further_base_takes_the_place_of_a_retry_that_is_not_played(rehearsed):
+    tables = rehearsed[0]["group_fill-extra_base"]  # base 1 of task 0 won and is not retried
+    extra = [one for one in tables["retries"]["trajectories"] if one.kind == "base"]
+    assert [one.trajectory_id for one in extra] == ["iteration=0/task=0/base=3"]
+    assert {one.group_size for one in tables["credit"]["credit"]} == {4}
 
 
-@pytest.mark.parametrize("guidance", ["system", "mid_system", "user"])
-def test_every_place_of_the_guidance_holds_the_invariants(guidance, tmp_path):
-    tables, _ = rehearse(settings_of("paper", guidance_position=guidance))
-    store = Store.open(str(tmp_path))
-    commit_iteration(store, tables=tables)
-    assert check_run(store, "demo") == []
-    roles = [row.role for row in tables["training_rows"]["training_rows"]]
+@pytest.mark.parametrize("guidance", SETTINGS["guidance_position"])
+def test_every_place_of_the_guidance_has_its_rows(guidance, rehearsed):
+    roles = [row.role for row in rehearsed[0][f"guidance_position-{guidance}"]["training_rows"]["training_rows"]]
     assert roles.count("reflect") == roles.count("retry") == 2
 
 

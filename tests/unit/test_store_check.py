@@ -1,5 +1,6 @@
 """`check_run` finds each broken invariant and names the row; each case breaks one thing in a sound iteration."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -8,8 +9,9 @@ import pytest
 
 from r3l.errors import StoreError
 from r3l.records import Turn
-from r3l.store.check import INVARIANTS, check_run
+from r3l.store.check import INVARIANTS, Finding, check_run
 from r3l.store.stage import Store
+from tests.support.broken_rows import broken_rows
 from tests.support.store_iteration import Tables, commit_iteration, commit_stage, iteration_tables
 from tests.unit.test_store_planted import DEFECTS
 
@@ -161,15 +163,25 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def found(tmp_path_factory) -> dict[str, list[Finding]]:
+    """What is found in a run of each case, named as it is."""
+    store = Store.open(str(tmp_path_factory.mktemp("broken")))
+    for name, (breaking, *_) in BROKEN.items():
+        tables = iteration_tables(0)
+        breaking(tables)
+        commit_iteration(store, run_of(name), tables=tables)
+    return broken_rows(store, [run_of(name) for name in BROKEN])
+
+
+def run_of(name: str) -> str:
+    return re.sub(r"\W", "-", name)
+
+
 @pytest.mark.parametrize("name", BROKEN)
-def test_a_broken_invariant_is_found_and_named(name: str, tmp_path):
-    breaking, check, place, what = BROKEN[name]
-    tables = iteration_tables(0)
-    breaking(tables)
-    store = Store.open(str(tmp_path))
-    commit_iteration(store, tables=tables)
-    found = [(f.check, f.place, f.what) for f in check_run(store, "demo")]
-    assert (check, f"demo {place}", what) in found
+def test_a_broken_invariant_is_found_and_named(name: str, found):
+    _, check, place, what = BROKEN[name]
+    assert Finding(check, f"{run_of(name)} {place}", what) in found[run_of(name)]
 
 
 def test_every_invariant_is_broken_by_some_case():

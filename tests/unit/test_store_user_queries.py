@@ -1,5 +1,7 @@
 """SQL that others wrote reads the tables of the store, and nothing else."""
 
+from pathlib import Path
+
 import duckdb
 import pytest
 
@@ -10,12 +12,18 @@ from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 
 
-@pytest.fixture
-def connection(tmp_path) -> duckdb.DuckDBPyConnection:
-    store = Store.open(str(tmp_path))
-    commit_iteration(store)
-    (tmp_path / "secret.csv").write_text("a\n1\n")
-    return connect_for_users(store)
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    root = tmp_path_factory.mktemp("store")
+    commit_iteration(Store.open(str(root)))
+    (root / "secret.csv").write_text("a\n1\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def connection(root) -> duckdb.DuckDBPyConnection:
+    """What one question did to it, the next ones would meet."""
+    return connect_for_users(Store.open(str(root)))
 
 
 @pytest.mark.parametrize(
@@ -96,9 +104,9 @@ def test_what_is_no_single_select_is_refused(connection, sql, named):
         "WITH gone AS (DELETE FROM stages RETURNING *) FROM gone",
     ],
 )
-def test_a_query_reads_no_file_outside_the_store(connection, sql, tmp_path):
+def test_a_query_reads_no_file_outside_the_store(connection, sql, root):
     with pytest.raises(StoreError):
-        ask(connection, sql.replace("{root}", str(tmp_path)))
+        ask(connection, sql.replace("{root}", str(root)))
     assert ask(connection, "SELECT count(*) AS n FROM stages").to_pylist() == [{"n": 9}]
 
 

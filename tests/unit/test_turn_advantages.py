@@ -19,10 +19,10 @@ from r3l.methods.base import Method
 from r3l.methods.mass import mass_of
 from r3l.methods.stages import credit_groups
 from r3l.store.catalog import connect
-from r3l.store.check import check_run
 from r3l.store.genealogy import why
 from r3l.store.stage import Store
 from r3l.training.rows import UpdateRow
+from tests.support.broken_rows import broken_rows
 from tests.support.exploration_group import base, played
 from tests.support.rehearsal import rehearse
 from tests.support.store_iteration import commit_iteration
@@ -212,21 +212,22 @@ def test_views_why_and_panes_show_each_turns_advantage(rehearsed):
     assert trained.effect(0) == pytest.approx(own[0] * max(trained.weights[0]))
 
 
-@pytest.mark.parametrize(
-    ("table", "change", "check"),
-    [
-        ("credit", lambda one: replace(one, turn_advantages=one.turn_advantages[:-1]), "8_credit"),
-        ("credit", lambda one: replace(one, turn_advantages=[math.nan, *one.turn_advantages[1:]]), "8_credit"),
-        ("training_rows", lambda one: replace(one, advantages=[-value for value in one.advantages]), "9_row_weights"),
-        ("training_rows", lambda one: replace(one, advantages=None), "9_row_weights"),
-    ],
-)
-def test_advantages_that_are_not_the_turns_are_found(table, change, check, tmp_path):
-    tables, _ = rehearse(compose(method="gigpo").method)
-    tables[table][table][0] = change(tables[table][table][0])
+FORGED = {
+    "cut": ("credit", lambda one: replace(one, turn_advantages=one.turn_advantages[:-1]), "8_credit"),
+    "nan": ("credit", lambda one: replace(one, turn_advantages=[math.nan, *one.turn_advantages[1:]]), "8_credit"),
+    "turned": ("training_rows", lambda one: replace(one, advantages=[-x for x in one.advantages]), "9_row_weights"),
+    "gone": ("training_rows", lambda one: replace(one, advantages=None), "9_row_weights"),
+}
+
+
+def test_advantages_that_are_not_the_turns_are_found(tmp_path):
     store = Store.open(str(tmp_path))
-    commit_iteration(store, tables=tables)
-    assert check in {finding.check for finding in check_run(store, "demo")}
+    for run, (table, change, _) in FORGED.items():
+        tables, _ = rehearse(compose(method="gigpo").method)
+        tables[table][table][0] = change(tables[table][table][0])
+        commit_iteration(store, run, tables=tables)
+    found = broken_rows(store, list(FORGED))
+    assert [run for run, (*_, check) in FORGED.items() if check not in {one.check for one in found[run]}] == []
 
 
 def test_only_methods_that_credit_turns_have_such_advantages():
