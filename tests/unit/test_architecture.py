@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -48,9 +49,15 @@ def module(path: Path) -> str:
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 
+@cache
+def nodes(path: Path) -> list[ast.AST]:
+    """Everything in a file; five rules look through all of it."""
+    return list(ast.walk(ast.parse(path.read_text())))
+
+
 def imports(path: Path) -> set[str]:
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -78,8 +85,7 @@ def named_modules(node: ast.AST) -> set[str]:
 def test_no_process_of_python_is_started_with_the_working_folder_on_its_path() -> None:
     """``-P`` stands before ``-m``: that folder may hold a tomllib.py of somebody else."""
     for path in SOURCES:
-        text = path.read_text()
-        for node in ast.walk(ast.parse(text)) if "sys.executable" in text else ():
+        for node in nodes(path):
             words = [ast.unparse(one) for one in node.elts] if isinstance(node, ast.List | ast.Tuple) else []
             if "sys.executable" in words and {"'-m'", "'-c'"} & set(words):
                 assert "'-P'" in words, f"{path}:{node.lineno}: {words}"
@@ -164,10 +170,11 @@ def circle_of(arrows: set[tuple[str, str]]) -> list[str]:
         left = inner
 
 
+@cache
 def imported_modules(path: Path) -> set[str]:
     """Every module that the file imports, late imports and TYPE_CHECKING included; no package that is only a prefix."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes(path):
         if isinstance(node, ast.ImportFrom) and node.module:
             names = {f"{node.module}.{alias.name}" for alias in node.names}
             places = {name: ROOT / name.replace(".", "/") for name in names}
@@ -211,10 +218,9 @@ def test_files_and_functions_are_small():
 
 def too_long(path: Path) -> Iterator[str]:
     """Yield what is wrong with the sizes in a file."""
-    text = path.read_text()
-    if (lines := text.count("\n")) > 300:
+    if (lines := path.read_text().count("\n")) > 300:
         yield f"{path} has {lines} lines"
-    for node in ast.walk(ast.parse(text)):
+    for node in nodes(path):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (node.end_lineno or 0) - node.lineno >= 50:
             yield f"{path}: {node.name} is too long"
 
@@ -225,7 +231,7 @@ def test_flows_and_the_trainer_name_no_method():
     kinds = {*METHOD_KINDS.names()} - {"r3l"}
     for path in SOURCES:
         if inside(module(path), "flows") or inside(module(path), "r3l.training"):
-            strings = {node.value for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Constant)}
+            strings = {node.value for node in nodes(path) if isinstance(node, ast.Constant)}
             assert not strings & kinds, f"{path} names {strings & kinds}"
 
 
@@ -238,7 +244,6 @@ def test_no_environment_is_named_outside_its_folder():
     own = ("r3l.environments", "r3l.config.environments", "r3l.lab", "flows.lab")
     for path in SOURCES:
         if not any(inside(module(path), place) for place in own):
-            tree = ast.parse(path.read_text())
-            strings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & names
+            strings = {node.value for node in nodes(path) if isinstance(node, ast.Constant)} & names
             strings -= {"alfworld"} if module(path) == "r3l.config.compose" else set()  # the preset of a new run
             assert not strings, f"{path} names {strings}"

@@ -175,34 +175,45 @@ def test_a_run_of_which_nothing_is_sound_is_refused(store):
         connect(store, ["good"])
 
 
-def r3l(*words: str, **settings) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "flows.cli.app", *words]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, **settings)
+@pytest.fixture
+def r3l(monkeypatch, capsys):
+    """A command in this process: its exit code, what it printed and what it said beside that."""
+
+    def run(*words: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as ended:
+            run_main(monkeypatch, list(words))
+        return ended.value.code or 0, *capsys.readouterr()
+
+    return run
 
 
-def test_the_commands_name_what_they_leave_out_and_refuse_what_is_not_there(store):
+def run_main(monkeypatch, words: list[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["r3l", *words])
+    monkeypatch.setattr(commands, "Leaving", SimpleNamespace)  # the true one ends this process with exit status 0
+    commands.main()
+
+
+def test_the_commands_name_what_they_leave_out_and_refuse_what_is_not_there(store, r3l):
     part_of(store, "good").unlink()
-    result = r3l("sql", COUNT, "--store", store.root)
-    assert result.returncode == 1
-    assert "warning: run good is damaged: without 1 damaged stages (good/iteration=00000/" in result.stderr
-    allowed = r3l("sql", COUNT, "--store", store.root, "--json", "--allow-damaged")
-    assert allowed.returncode == 0
-    assert list(json.loads(allowed.stdout.splitlines()[-1])["left_out"]) == ["good"]
-    assert "other" in result.stdout
+    code, answer, said = r3l("sql", COUNT, "--store", store.root)
+    assert code == 1
+    assert "warning: run good is damaged: without 1 damaged stages (good/iteration=00000/" in said
+    assert "other" in answer
+    code, answer, _ = r3l("sql", COUNT, "--store", store.root, "--json", "--allow-damaged")
+    assert code == 0
+    assert list(json.loads(answer.splitlines()[-1])["left_out"]) == ["good"]
     for words in (["sql", COUNT, "--run", "nosuch"], ["check", "nosuch"]):
-        result = r3l(*words, "--store", store.root)
-        assert (result.returncode, result.stdout) == (2, "")
-        assert "error: run 'nosuch': not in" in result.stderr
-        assert "it has good, other" in result.stderr.replace("\n", " ")
+        code, answer, said = r3l(*words, "--store", store.root)
+        assert (code, answer) == (2, "")
+        assert "error: run 'nosuch': not in" in said
+        assert "it has good, other" in said.replace("\n", " ")
 
 
-def test_a_question_over_several_runs_says_so(store):
-    pooled = r3l("sql", "SELECT count(*) AS turns FROM turns", "--store", store.root)
-    assert "42" in pooled.stdout
-    assert "of 2 runs together" in pooled.stderr
-    assert (
-        "together" not in r3l("sql", "SELECT count(*) AS n FROM turns", "--run", "good", "--store", store.root).stderr
-    )
+def test_a_question_over_several_runs_says_so(store, r3l):
+    _, answer, said = r3l("sql", "SELECT count(*) AS turns FROM turns", "--store", store.root)
+    assert "42" in answer
+    assert "of 2 runs together" in said
+    assert "together" not in r3l("sql", "SELECT count(*) AS n FROM turns", "--run", "good", "--store", store.root)[2]
 
 
 @pytest.mark.parametrize(
@@ -213,12 +224,6 @@ def test_a_store_that_is_not_there_is_refused(words, monkeypatch, capsys):
         run_main(monkeypatch, words)
     assert ended.value.code == 2
     assert "error: store nowhere: not there" in capsys.readouterr().err
-
-
-def run_main(monkeypatch, words: list[str]) -> None:
-    monkeypatch.setattr(sys, "argv", ["r3l", *words])
-    monkeypatch.setattr(commands, "Leaving", SimpleNamespace)  # the true one ends this process with exit status 0
-    commands.main()
 
 
 def test_a_fault_is_one_line_and_its_traceback_is_for_those_who_ask(monkeypatch, capsys):

@@ -16,6 +16,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from r3l.config.sections import PolicySettings
 from r3l.errors import TrainingError
+from r3l.training.__main__ import run_job
 from r3l.training.canary import Canary
 from r3l.training.checkpoint import written_whole
 from r3l.training.job import Job
@@ -355,11 +356,12 @@ def test_a_whole_folder_takes_its_name_by_a_rename(tmp_path: Path) -> None:
     assert [path.name for path in kept.iterdir()] == ["model.safetensors"]
 
 
-def test_a_job_that_can_not_run_says_why_in_one_line(tmp_path: Path) -> None:
+def test_a_job_that_can_not_run_says_why_in_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     job = job_of(tmp_path, group(0), policy={"path": str(tmp_path / "nowhere"), "digest": "start"})
-    done = run_process(job)
-    assert done.returncode == 1
-    assert done.stderr.strip().splitlines() == [
+    (tmp_path / "job.json").write_text(job.model_dump_json())
+    capsys.readouterr()  # what making the policy said
+    assert run_job(tmp_path / "job.json", Ranks) == 1
+    assert capsys.readouterr().err.strip().splitlines() == [
         f"r3l.training: policy folder {tmp_path / 'nowhere'}: no config.json; expected a transformers folder"
     ]
     assert not (Path(job.out) / "policy").exists()
