@@ -12,6 +12,7 @@ from r3l.errors import ConfigError
 from r3l.lab.study import results
 from r3l.lab.study.experiment import Cell, Experiment, Question, load_experiment
 from r3l.lab.study.kept import Answer, Kept, kept_results, with_shared_runs
+from r3l.lab.study.pages import results_page
 from r3l.lab.study.pages.lines import Line, Panel, Picture, cells_drawn, lines, pictures_of
 from r3l.lab.study.pages.pictures import OURS, draw, heights, top
 from r3l.lab.study.pages.results_page import page, write_again, write_results
@@ -244,15 +245,22 @@ def test_where_all_arms_are_held_against_one_each_point_of_the_dial_has_a_panel_
     assert text.index("## All arms at equal turns") < text.index("## What was sampled")
 
 
+def kept_with(experiment, store, folder, cells):
+    """What is kept of these cells' runs; no picture of them is drawn."""
+    for cell, wins in cells:
+        fill(store, cell, wins)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(results_page, "can_draw", lambda: False)
+        write_results(folder, read_results(experiment, "laptop", store))
+    return kept_results(folder / f"{experiment.name}-laptop.json")
+
+
 def test_runs_that_left_the_store_stay_on_the_page_and_are_not_run_again(store, tmp_path):
     experiment = short(Path("data/experiments/main_household.toml"), asked=True)
     r3l, grpo, rival = experiment.cells("laptop")[:3]
-    fill(store, r3l, 3)
-    fill(store, grpo, 1)
-    write_results(tmp_path / "results", read_results(experiment, "laptop", store))
+    kept = kept_with(experiment, store, tmp_path / "results", [(r3l, 3), (grpo, 1)])
     emptied = Store.open(str(tmp_path / "emptied"))
     fill(emptied, rival, 2)
-    kept = kept_results(tmp_path / "results/main_household-laptop.json")
     found = read_results(experiment, "laptop", emptied, kept)
     assert found.kept == [r3l.config.run, grpo.config.run]
     assert {run: max(curve.values()) for run, curve in found.curves.items()} == {
@@ -277,13 +285,6 @@ def test_a_kept_table_by_seed_has_the_stored_runs_rows_and_a_pooled_one_stays():
     assert grow_answer(kept, [now._replace(rate=3e-4)]) == kept
     pooled = Answer("pooled", 1e-3, [{"retries": 7}])
     assert grow_answer(pooled, [Answer("pooled", 1e-3, [{"retries": 2}])]) == pooled
-
-
-def kept_with(experiment, store, folder, cells):
-    for cell, wins in cells:
-        fill(store, cell, wins)
-    write_results(folder, read_results(experiment, "laptop", store))
-    return kept_results(folder / f"{experiment.name}-laptop.json")
 
 
 def test_kept_runs_of_other_settings_or_of_another_policy_do_not_count(store, tmp_path):

@@ -1,5 +1,7 @@
 """A long run: what a question reads of it, what a commit makes stale, and what a check reads a second time."""
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -17,18 +19,27 @@ ITERATIONS = 7
 BASES = "SELECT run, branch, iteration, shard, base_id, reward FROM base ORDER BY ALL"
 
 
-@pytest.fixture
-def store(tmp_path, monkeypatch) -> Store:
-    """Blocks of two iterations: 0 and 1, 2 and 3, 4 and 5 are left behind."""
-    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setattr(index, "BLOCK", 2)
-    monkeypatch.setattr(index, "UNSETTLED_NS", 0)
-    monkeypatch.setattr(bundles, "BLOCK", 2)
-    monkeypatch.setattr(bundles, "FEWEST", 2)
-    store = Store.open(str(tmp_path / "runs"))
+@pytest.fixture(scope="module", autouse=True)
+def whole(tmp_path_factory) -> Iterator[Store]:
+    """Blocks of two iterations: 0 and 1, 2 and 3, 4 and 5 are left behind. For tests that change nothing."""
+    root = tmp_path_factory.mktemp("whole")
+    store = Store.open(str(root / "runs"))
     for iteration in range(ITERATIONS):
         commit_iteration(store, iteration=iteration)
-    return store
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("R3L_CACHE", str(root / "cache"))
+        patch.setattr(index, "BLOCK", 2)
+        patch.setattr(index, "UNSETTLED_NS", 0)
+        patch.setattr(bundles, "BLOCK", 2)
+        patch.setattr(bundles, "FEWEST", 2)
+        yield store
+
+
+@pytest.fixture
+def store(whole, tmp_path, monkeypatch) -> Store:
+    """A copy of which no index is made yet."""
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    return Store.open(str(shutil.copytree(whole.root, tmp_path / "runs")))
 
 
 def files_of(connection: duckdb.DuckDBPyConnection) -> list[str]:
@@ -50,9 +61,9 @@ def test_a_question_opens_a_bundle_for_each_block_left_behind(store):
 
 
 @pytest.mark.parametrize("table", ["turns", "credit", "training_rows", "events", "updates", "stages", "iterations"])
-def test_a_bundle_has_the_rows_of_its_files(store, table):
+def test_a_bundle_has_the_rows_of_its_files(whole, table):
     question = f"FROM {table} ORDER BY ALL"
-    assert asked(store, question)[0] == asked(store, question, verify=True)[0]
+    assert asked(whole, question)[0] == asked(whole, question, verify=True)[0]
 
 
 def test_a_bundle_is_written_once_and_anew_where_it_is_another(store, monkeypatch):
