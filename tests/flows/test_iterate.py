@@ -92,9 +92,9 @@ def test_the_turns_of_a_base_are_the_prompts_that_were_sampled_from(run):
         store, "SELECT * FROM turns WHERE trajectory_id = 'iteration=0/task=0/base=0' AND iteration = 0 ORDER BY turn"
     )
     ids = [token for turn in turns for token in (*turn["context_ids"], *turn["response_ids"])]
-    from r3l.environments.alfworld.world import alfworld_prompt
+    from r3l.environments.tagged import prompt_text
 
-    messages = [{"role": "system", "content": alfworld_prompt()}]
+    messages = [{"role": "system", "content": prompt_text("alfworld")}]
     for turn in turns:
         messages += [
             {"role": "user", "content": turn["observation"]},

@@ -17,8 +17,7 @@ from r3l.config.engines import ENGINE_KINDS
 from r3l.config.environments import ENVIRONMENT_KINDS
 from r3l.config.methods import METHOD_KINDS
 from r3l.config.section import Section, settings_of
-from r3l.environments import world_class
-from r3l.environments.household import world
+from r3l.environments import tagged, world_class
 from r3l.environments.household.world import HouseholdWorld
 from r3l.exploration import prompting
 from r3l.pipeline.policies import Policies
@@ -294,7 +293,7 @@ def test_an_edited_prompt_of_an_environment_changes_what_shows_it(
 ) -> None:
     config = compose(environment="household")
     before = fingerprints(config)
-    monkeypatch.setattr(world, "PROMPTS", edited(world.PROMPTS, tmp_path / "prompts", "household.txt"))
+    monkeypatch.setattr(tagged, "PROMPTS", edited(tagged.PROMPTS, tmp_path / "prompts", "household.txt"))
     after = fingerprints(config)
     assert {stage for stage in STAGES if before[stage] != after[stage]} == {
         "base",

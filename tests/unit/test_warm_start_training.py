@@ -15,7 +15,7 @@ from r3l.config.environments import HouseholdSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld.errand import Errand
 from r3l.environments.alfworld.oracle import report
-from r3l.environments.alfworld.world import alfworld_prompt
+from r3l.environments.tagged import prompt_text
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import guidance, prompt, reflection_messages
 from r3l.lab.warm_start import latent
@@ -36,7 +36,7 @@ SYSTEM = "Play.\n\nUse the tags <think> and <action>."
 @pytest.fixture(scope="module")
 def chat() -> ChatFormat:
     texts = ["You see a mug 1, and a pan 2.", "put for shelf", "Turn 0: Turn 1: Turn 2: Turn 12: "] * 9
-    return ChatFormat(train_tokenizer(texts, [alfworld_prompt(), prompt("reflection")], 300))
+    return ChatFormat(train_tokenizer(texts, [prompt_text("alfworld"), prompt("reflection")], 300))
 
 
 def demonstration(pivot: int) -> Demonstration:
@@ -65,7 +65,8 @@ def demonstration(pivot: int) -> Demonstration:
 
 
 @pytest.mark.parametrize(
-    "text", ["ä€ \n\t 0", "You arrive at cabinet 12. The cabinet 12 is closed.", alfworld_prompt(), '{"a": "b\\n"}']
+    "text",
+    ["ä€ \n\t 0", "You arrive at cabinet 12. The cabinet 12 is closed.", prompt_text("alfworld"), '{"a": "b\\n"}'],
 )
 def test_any_text_round_trips(chat: ChatFormat, text: str) -> None:
     assert chat.tokenizer.decode(chat.tokenizer.encode(text), skip_special_tokens=False) == text
@@ -73,7 +74,7 @@ def test_any_text_round_trips(chat: ChatFormat, text: str) -> None:
 
 def test_tags_are_single_tokens_and_prompt_lines_too(chat: ChatFormat) -> None:
     assert [len(chat.tokenizer.encode(tag)) for tag in SPECIAL] == [1] * len(SPECIAL)
-    assert len(chat.tokenizer.encode(alfworld_prompt())) <= len(alfworld_prompt().split("\n")) + 1
+    assert len(chat.tokenizer.encode(prompt_text("alfworld"))) <= len(prompt_text("alfworld").split("\n")) + 1
 
 
 def test_rows_once_train_on_no_turn_twice(chat: ChatFormat) -> None:

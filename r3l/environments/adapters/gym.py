@@ -8,7 +8,6 @@ import json
 import math
 import re
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from r3l.config.environments.adapters import GymnasiumSettings
@@ -18,11 +17,11 @@ from r3l.environments.adapters.texts import clean, parse_action, share_of_range
 from r3l.environments.base import Environment, Observation, Reply, Step, numbered_tasks, tasks_asked
 from r3l.environments.outside import flag_of, number_of
 from r3l.environments.prepare.files import nothing_to_fetch
+from r3l.environments.tagged import prompt_text
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
 from r3l.system.packages import import_package
 
-PROMPTS = Path(__file__).parents[1] / "prompts"
 SEEDS = 2**31  # what gymnasium takes
 WHOLE = re.compile(r"\s*[+-]?\d{1,18}\s*")
 
@@ -38,7 +37,7 @@ class GymnasiumWorld:
     def system_prompt(self) -> str:
         """Choose the system prompt that the settings give, else the one that goes with their form of replies."""
         name = "game" if self.settings.reply_format == "tags" else "game_text"
-        return self.settings.system_prompt or (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
+        return self.settings.system_prompt or prompt_text(name)
 
     def parse_reply(self, text: str) -> Reply:
         return parse_action(text, self.settings.reply_format)

@@ -7,7 +7,7 @@ import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache, lru_cache
+from functools import lru_cache
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -25,8 +25,8 @@ from r3l.environments.alfworld.game_files import (
 from r3l.environments.alfworld.hints import hints
 from r3l.environments.alfworld.parsing import memoised_parsing
 from r3l.environments.alfworld.sub_goals import SubGoals
-from r3l.environments.base import Benchmark, Environment, Observation, Reply, Step, Verdict
-from r3l.environments.replies import parse_tagged_reply
+from r3l.environments.base import Benchmark, Environment, Observation, Step, Verdict
+from r3l.environments.tagged import TaggedWorld
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive
@@ -38,19 +38,13 @@ LOADED_GAMES = 32  # a worker's; about 6 MB each
 NOT_UNDERSTOOD = "Nothing happens."
 
 
-@cache
-def alfworld_prompt() -> str:
-    """Read the paper's system prompt."""
-    return (Path(__file__).parents[1] / "prompts" / "alfworld.txt").read_text().rstrip("\n")
-
-
 def import_engine() -> None:
     """Load the engine. The first time this takes seconds, which a worker spends before it reports that it is ready."""
     import_module("textworld.envs")
     import_module("alfworld.agents.environment.alfred_tw_env")
 
 
-class AlfworldWorld:
+class AlfworldWorld(TaggedWorld[AlfworldSettings]):
     """The world. It is cheap: it loads neither alfworld nor textworld until games are made or played."""
 
     name = "alfworld"
@@ -65,28 +59,11 @@ class AlfworldWorld:
 
     Settings = AlfworldSettings
 
-    def __init__(self, settings: AlfworldSettings) -> None:
-        self.settings = settings
-
-    def system_prompt(self) -> str:
-        return alfworld_prompt()
-
-    def parse_reply(self, text: str) -> Reply:
-        return parse_tagged_reply(text)
-
     def tasks(self, split: str, progress: OnGames | None = None) -> list[Task]:
         """Make the generated games that are missing; `progress` gets (games done, all games)."""
+        seeds = self.settings.games_seed, self.name, self.settings.games
         return [
-            Task(
-                iteration=0,
-                task=0,
-                task_id=f"alfworld/{split}/{game.name}",
-                environment=self.name,
-                split=split,
-                task_type=game.task_type,
-                payload=json.dumps({"game": game.path}),
-                seed=derive(self.settings.games_seed, "alfworld", self.settings.games, split, game.name),
-            )
+            self.task(split, game.name, game.task_type, {"game": game.path}, derive(*seeds, split, game.name))
             for game in list_games(self.settings, split, progress)
         ]
 

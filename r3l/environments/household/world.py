@@ -18,7 +18,6 @@ from r3l.environments.base import (
     Environment,
     Observation,
     OnProgress,
-    Reply,
     Step,
     Verdict,
     numbered_tasks,
@@ -30,14 +29,12 @@ from r3l.environments.household.goal import progress, winnable
 from r3l.environments.household.hints import hints
 from r3l.environments.household.oracle import oracle_pivot
 from r3l.environments.household.reports import reflect
-from r3l.environments.replies import parse_tagged_reply
+from r3l.environments.tagged import TaggedWorld, prompt_text
 from r3l.errors import WorldError
 from r3l.records import Task
 
-PROMPTS = Path(__file__).parents[1] / "prompts"
 
-
-class HouseholdWorld:
+class HouseholdWorld(TaggedWorld[HouseholdSettings]):
     name = "household"
     benchmarks: ClassVar = {
         f"household-{level}": Benchmark({"level": level}, "heldout") for level in ("easy", "standard", "long")
@@ -45,18 +42,11 @@ class HouseholdWorld:
 
     Settings = HouseholdSettings
 
-    def __init__(self, settings: HouseholdSettings) -> None:
-        self.settings = settings
-
     def system_prompt(self) -> str:
         level = self.settings.level
-        text = (PROMPTS / ("household_short.txt" if level == "short" else "household.txt")).read_text()
-        if level == "long":
-            text += (PROMPTS / "household_long.txt").read_text()
-        return Template(text).substitute(max_turns=self.settings.max_turns).rstrip("\n")
-
-    def parse_reply(self, text: str) -> Reply:
-        return parse_tagged_reply(text)
+        names = {"short": ["household_short"], "long": ["household", "household_long"]}.get(level, ["household"])
+        text = "\n".join(prompt_text(name) for name in names)
+        return Template(text).substitute(max_turns=self.settings.max_turns)
 
     def tasks(self, split: str) -> list[Task]:
         level, seed = self.settings.level, self.settings.tasks_seed

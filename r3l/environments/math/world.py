@@ -21,6 +21,7 @@ from r3l.environments.math.leaks import gold_leaks, reveals
 from r3l.environments.math.problems import Problem
 from r3l.environments.math.procedural import procedural_problems
 from r3l.environments.math.replies import parse_answer_reply, parse_boxed_reply
+from r3l.environments.tagged import prompt_text
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.home import locate
@@ -29,7 +30,6 @@ from r3l.system.seeds import derive
 log = logging.getLogger(__name__)
 PLAIN = re.compile(r"[-+]?[\d,]*\.?\d+")  # nobody has to ask a grader about these
 SHOWN = 5  # of the names that a warning lists
-PROMPTS = Path(__file__).parents[1] / "prompts"
 RIGHT = "Your answer is correct."
 WRONG = "Your answer is not correct."
 UNREADABLE = "Your answer could not be read as mathematics, so it counts as not correct."
@@ -57,8 +57,7 @@ class MathWorld:
         self.settings = settings
 
     def system_prompt(self) -> str:
-        name = "math" if self.settings.answer_format == "answer" else "math_boxed"
-        return (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
+        return prompt_text("math" if self.settings.answer_format == "answer" else "math_boxed")
 
     def parse_reply(self, text: str) -> Reply:
         return parse_answer_reply(text) if self.settings.answer_format == "answer" else parse_boxed_reply(text)
@@ -72,16 +71,8 @@ class MathWorld:
         return [self.task(problem, f"math/{source}/{split}/{problem.name}", split) for problem in problems]
 
     def task(self, problem: Problem, task_id: str, split: str) -> Task:
-        return Task(
-            iteration=0,
-            task=0,
-            task_id=task_id,
-            environment=self.name,
-            split=split,
-            task_type=problem.task_type,
-            payload=problem.to_json(),
-            seed=derive(self.settings.tasks_seed, task_id),
-        )
+        seed = derive(self.settings.tasks_seed, task_id)
+        return Task(0, 0, task_id, self.name, split, problem.task_type, problem.to_json(), seed)
 
     def reveals(self, task: Task, report: str, replies: Sequence[str]) -> bool:
         """Tell whether a reflection's report holds the gold answer and neither the question nor the policy's own

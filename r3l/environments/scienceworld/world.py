@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from r3l.config.environments import ScienceWorldSettings
-from r3l.environments.base import Benchmark, Observation, Reply, Step, Verdict
+from r3l.environments.base import Benchmark, Observation, Step, Verdict
 from r3l.environments.outside import number_of
-from r3l.environments.replies import parse_tagged_reply
 from r3l.environments.scienceworld.hints import hints
 from r3l.environments.scienceworld.oracle import oracle_pivot
 from r3l.environments.scienceworld.tasks import prepare_simulator, variations
+from r3l.environments.tagged import TaggedWorld
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive
@@ -26,13 +24,7 @@ SIMPLIFICATION = "easy"  # teleporting, open doors and containers, no electrical
 NOT_UNDERSTOOD = "No known action matches that input."
 
 
-@cache
-def scienceworld_prompt() -> str:
-    """Read the paper's system prompt."""
-    return (Path(__file__).parents[1] / "prompts" / "scienceworld.txt").read_text().rstrip("\n")
-
-
-class ScienceWorldWorld:
+class ScienceWorldWorld(TaggedWorld[ScienceWorldSettings]):
     """Cheap: neither Java nor the scienceworld package is needed until an episode starts."""
 
     name = "scienceworld"
@@ -42,27 +34,15 @@ class ScienceWorldWorld:
 
     Settings = ScienceWorldSettings
 
-    def __init__(self, settings: ScienceWorldSettings) -> None:
-        self.settings = settings
-
-    def system_prompt(self) -> str:
-        return scienceworld_prompt()
-
-    def parse_reply(self, text: str) -> Reply:
-        return parse_tagged_reply(text)
-
     def tasks(self, split: str) -> list[Task]:
         """List the paper's tasks: 2,294 in `train`, 1,308 in `test`, of other task types."""
         return [
-            Task(
-                iteration=0,
-                task=0,
-                task_id=f"scienceworld/{split}/{task_type}/{variation}",
-                environment=self.name,
-                split=split,
-                task_type=task_type,
-                payload=json.dumps({"type": task_type, "variation": variation}),
-                seed=derive(0, "scienceworld", task_type, variation),
+            self.task(
+                split,
+                f"{task_type}/{variation}",
+                task_type,
+                {"type": task_type, "variation": variation},
+                derive(0, self.name, task_type, variation),
             )
             for task_type, variation in variations(split)
         ]

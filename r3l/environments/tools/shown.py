@@ -3,13 +3,12 @@
 import json
 import re
 from collections.abc import Sequence
-from pathlib import Path
 from string import Template
 from typing import Any, Literal
 
 from r3l.environments.base import Observation
+from r3l.environments.tagged import prompt_text
 
-PROMPTS = Path(__file__).parents[1] / "prompts"
 TAG = re.compile(r"<(?=/?tool_(?:call|response)>)")
 Shown = Literal["template", "prompt"]
 
@@ -19,8 +18,8 @@ def with_tools(prompt: str, tools: Sequence[dict[str, Any]], shown: Shown) -> st
     if shown == "template" or not tools:
         return prompt
     schemas = "\n".join(json.dumps(tool["function"], ensure_ascii=False) for tool in tools)
-    text = Template((PROMPTS / "tools_shown.txt").read_text()).substitute(tools=schemas)
-    return f"{prompt}\n\n{text}".rstrip("\n")
+    text = Template(prompt_text("tools_shown")).substitute(tools=schemas)
+    return f"{prompt}\n\n{text}"
 
 
 def result_message(text: str, shown: Shown) -> Observation:

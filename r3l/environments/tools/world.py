@@ -8,7 +8,6 @@ import json
 from collections.abc import Sequence
 from contextlib import closing
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from r3l.config.environments.adapters import ToolsSettings
@@ -18,6 +17,7 @@ from r3l.environments.adapters.texts import clean
 from r3l.environments.base import Environment, Observation, Reply, Step, numbered_tasks, tasks_asked
 from r3l.environments.outside import number_of
 from r3l.environments.prepare.files import nothing_to_fetch
+from r3l.environments.tagged import prompt_text
 from r3l.environments.tools.calls import parse_calls
 from r3l.environments.tools.functions import Function, call_tool, schema_of
 from r3l.environments.tools.servers import Servers
@@ -27,7 +27,6 @@ from r3l.errors import WorldError
 from r3l.records import Task
 
 PATIENCE = 0.8  # of the time that a worker has for a call: a slow server costs an episode, not the worker
-PROMPT = Path(__file__).parents[1] / "prompts" / "tools.txt"
 
 
 def servers_of(toolset: type[Toolset], settings: ToolsSettings) -> Servers:
@@ -66,7 +65,7 @@ class ToolWorld:
         return self.schemas if self.settings.tools_shown == "template" else ()
 
     def system_prompt(self) -> str:
-        own = self.settings.system_prompt or PROMPT.read_text().rstrip("\n")
+        own = self.settings.system_prompt or prompt_text("tools")
         return with_tools(own, self.schemas, self.settings.tools_shown)
 
     def parse_reply(self, text: str) -> Reply:

@@ -5,21 +5,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.adapters.texts import parse_action
 from r3l.environments.base import Environment, Reply, numbered_tasks
 from r3l.environments.prepare.files import nothing_to_fetch
+from r3l.environments.tagged import prompt_text
 from r3l.environments.tools.calls import parse_calls
 from r3l.environments.tools.shown import with_tools
 from r3l.environments.verifiers.described import describe
 from r3l.environments.verifiers.tasksets import TasksetEnvironment
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task, observation_hash
-
-PROMPT = Path(__file__).parents[1] / "prompts" / "verifiers.txt"
 
 
 class VerifiersWorld:
@@ -46,7 +44,7 @@ class VerifiersWorld:
         return tools if self.settings.tools_shown == "template" else ()
 
     def system_prompt(self) -> str:
-        own = self.settings.system_prompt or self.said["system_prompt"] or PROMPT.read_text().rstrip("\n")
+        own = self.settings.system_prompt or self.said["system_prompt"] or prompt_text("verifiers")
         return with_tools(own, self.said["tools"], self.settings.tools_shown)
 
     def parse_reply(self, text: str) -> Reply:

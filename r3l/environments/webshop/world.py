@@ -2,13 +2,12 @@
 with the original."""
 
 import json
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import lru_cache
 from typing import ClassVar
 
 from r3l.config.environments import WebShopSettings
-from r3l.environments.base import Benchmark, Environment, Observation, Reply, Step
-from r3l.environments.replies import parse_tagged_reply
+from r3l.environments.base import Benchmark, Environment, Observation, Step
+from r3l.environments.tagged import TaggedWorld
 from r3l.environments.webshop import pages
 from r3l.environments.webshop.catalogue import Goal, Product
 from r3l.environments.webshop.files import catalogue_name, load_shop, prepare_catalogue
@@ -19,12 +18,6 @@ from r3l.environments.webshop.splits import split_goals
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive
-
-
-@cache
-def webshop_prompt() -> str:
-    """Read the paper's system prompt."""
-    return (Path(__file__).parents[1] / "prompts" / "webshop.txt").read_text().rstrip("\n")
 
 
 @lru_cache(maxsize=2)
@@ -39,7 +32,7 @@ def shop_of(settings: WebShopSettings) -> Shop:
     return Shop(products, goals, nouns_by(settings.title_nouns)[1])
 
 
-class WebShopWorld:
+class WebShopWorld(TaggedWorld[WebShopSettings]):
     """Cheap: the catalogue is read when tasks are listed or an episode starts."""
 
     name = "webshop"
@@ -54,30 +47,13 @@ class WebShopWorld:
 
     Settings = WebShopSettings
 
-    def __init__(self, settings: WebShopSettings) -> None:
-        self.settings = settings
-
-    def system_prompt(self) -> str:
-        return webshop_prompt()
-
-    def parse_reply(self, text: str) -> Reply:
-        return parse_tagged_reply(text)
-
     def tasks(self, split: str) -> list[Task]:
         """List the tasks. A task is a goal's number, which the original calls a session; its type is the product's
         category."""
         goals = products_and_goals(self.settings)[1]
+        seeds = self.settings.catalogue_seed, self.name
         return [
-            Task(
-                iteration=0,
-                task=0,
-                task_id=f"webshop/{split}/{number:05d}",
-                environment=self.name,
-                split=split,
-                task_type=goals[number].product.category,
-                payload=json.dumps({"goal": number}),
-                seed=derive(self.settings.catalogue_seed, "webshop", number),
-            )
+            self.task(split, f"{number:05d}", goals[number].product.category, {"goal": number}, derive(*seeds, number))
             for number in split_goals(self.settings.split_rule, split, len(goals))
         ]
 

@@ -15,7 +15,7 @@ from typing import Any
 from r3l.config.environments import AlfworldSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld.errand import TREATMENT
-from r3l.environments.alfworld.world import alfworld_prompt
+from r3l.environments.tagged import prompt_text
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, Habits
 from r3l.lab.warm_start.measure import Figures, measure
 from r3l.lab.warm_start.rows import RowEncoder
@@ -52,7 +52,7 @@ def latent_start(
     habits = Habits(skip_treatment=forgets)
     episodes = treated_episodes(seed, workers, habits, progress)
     chat, model = ChatFormat.load(init), load_model(init)
-    encoder = RowEncoder(chat, alfworld_prompt())
+    encoder = RowEncoder(chat, prompt_text("alfworld"))
     rows = [row for episode in episodes for row in encoder.rows(episode)]
     progress(f"{len(episodes)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
     training_figures = train(model, rows, Schedule(STEPS).slower(0.5), derive(seed, "latent batches"), progress)

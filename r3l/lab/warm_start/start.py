@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments.alfworld.world import alfworld_prompt
+from r3l.environments.tagged import prompt_text
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import prompt
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, Habits, demonstrations, worth_showing
@@ -67,7 +67,7 @@ def warm_start(
     game_seed, seconds = derive(seed, "demonstrations"), 60 * minutes * DEMONSTRATION_SHARE
     episodes = some_renamed(collect(game_seed, GAMES, workers, seconds, progress, habits or Habits()), mixer)
     chat = ChatFormat.load(init) if init else ChatFormat(make_tokenizer(episodes, seed))
-    encoder = RowEncoder(chat, alfworld_prompt())
+    encoder = RowEncoder(chat, prompt_text("alfworld"))
     rows = [row for episode in episodes for row in encoder.rows(episode)]
     drills = [encoder.drill(drill(mixer)) for _ in range(DRILLS)]
     progress(f"{len(episodes)} demonstrations, {len(rows)} conversations, {sum(len(row.ids) for row in rows)} tokens")
@@ -120,7 +120,7 @@ def make_tokenizer(episodes: list[Demonstration], seed: int) -> Any:
     from r3l.lab.warm_start.tokenizer import train_tokenizer
 
     sample = random.Random(derive(seed, "tokenizer")).sample(episodes, min(len(episodes), 1500))
-    prompts = [alfworld_prompt(), prompt("reflection"), prompt("guidance")]
+    prompts = [prompt_text("alfworld"), prompt("reflection"), prompt("guidance")]
     return train_tokenizer(list(texts(sample)) + 3 * prompts, prompts, VOCABULARY)
 
 
