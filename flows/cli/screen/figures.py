@@ -26,8 +26,8 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
     both = Table.grid(padding=(0, 6, 0, 0))
     seconds_of_stage = [(stage, f"{seconds:.1f}") for stage, seconds in summary["stages"].items()]
     both.add_row(
-        pairs(title, figure_rows(summary)) if verbose else changes(title, headline(summary)),
-        pairs("seconds by the clock", seconds_of_stage),
+        named_figures(title, figure_rows(summary) if verbose else headline(summary)),
+        named_figures("seconds by the clock", seconds_of_stage),
     )
     console.print(both)
     if summary.get("failed_attempts") and not verbose:
@@ -46,17 +46,6 @@ def result(console: Console, summary: Summary, ask: bool = True, verbose: bool =
     console.print(Text.assemble("\nstored in ", place, ". Ask it:\n"), soft_wrap=True)
     for question in questions(summary):
         console.print(f"  {question}", soft_wrap=True, style="cyan")
-
-
-def changes(title: str, rows: Sequence[tuple[str, str, str]]) -> Table:
-    """Draw names, figures and how they changed since the iteration before."""
-    table = Table(title=title, show_header=False, min_width=len(title), **TITLE)  # type: ignore[arg-type]
-    table.add_column()
-    table.add_column(justify="right")
-    table.add_column(justify="right", style="dim")
-    for row in rows:
-        table.add_row(*row)
-    return table
 
 
 def trend(console: Console, run: str, past: Sequence[dict[str, Any]]) -> None:
@@ -94,13 +83,13 @@ def print_scores(console: Console, scores: Scores) -> None:
         console.print(f"counted as 0, since the world or the engine failed: {', '.join(scores['broken'])}")
 
 
-def pairs(title: str, rows: Sequence[tuple[str, str]]) -> Table:
-    """Draw names and figures under a title."""
+def named_figures(title: str, rows: Sequence[tuple[str, ...]]) -> Table:
+    """Draw names and figures under a title, and how they changed since the iteration before where the rows say so."""
     table = Table(title=title, show_header=False, min_width=len(title), **TITLE)  # type: ignore[arg-type]
-    table.add_column()
-    table.add_column(justify="right")
-    for name, value in rows:
-        table.add_row(name, value)
+    for k in range(max(map(len, rows), default=2)):
+        table.add_column(justify="right" if k else "left", style="dim" if k == 2 else "")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

@@ -4,7 +4,6 @@ Setup)."""
 from __future__ import annotations
 
 import json
-from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -105,24 +104,12 @@ class Handle:
     sub_goals: SubGoals
 
 
-class Games:
-    """The loaded games of this process. Episodes of one task share a game: each remembers its own state."""
+@lru_cache(maxsize=LOADED_GAMES)
+def game_at(path: Path) -> GameEngine:
+    """Load a game, shared by all its episodes in a process: each remembers its own state."""
+    from r3l.environments.alfworld.engine import GameEngine
 
-    def __init__(self) -> None:
-        self.loaded: OrderedDict[Path, GameEngine] = OrderedDict()
-
-    def get(self, path: Path) -> GameEngine:
-        from r3l.environments.alfworld.engine import GameEngine
-
-        if path not in self.loaded:
-            self.loaded[path] = GameEngine(path)
-        self.loaded.move_to_end(path)
-        while len(self.loaded) > LOADED_GAMES:
-            self.loaded.popitem(last=False)
-        return self.loaded[path]
-
-
-GAMES = Games()
+    return GameEngine(path)
 
 
 @lru_cache(maxsize=LOADED_GAMES)
@@ -143,7 +130,7 @@ class AlfworldEnvironment:
         if not path.is_file():
             raise WorldError(f"task {task.task_id}: no game at {path}; run `r3l prepare alfworld`")
         with memoised_parsing():
-            engine = GAMES.get(path)
+            engine = game_at(path)
             first = engine.reset()
         self.at = Handle(engine, engine.start, sub_goals_of(self.root, task))
         return self.observation(first)
