@@ -8,7 +8,7 @@ from r3l.audit.line_state import Standing, change_of
 from r3l.audit.lines import Line
 from r3l.audit.overview import Overview
 from r3l.audit.reader import Reader
-from r3l.audit.text.vocabulary import decoder
+from r3l.audit.tokens import decoder
 from r3l.intervals import wilson
 from r3l.store.stage import Store
 from tests.support.audit_world import World, commit

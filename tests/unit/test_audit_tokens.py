@@ -8,8 +8,7 @@ from tokenizers.models import WordLevel
 
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader
-from r3l.audit.text.vocabulary import decoder
-from r3l.audit.tokens import token_page
+from r3l.audit.tokens import decoder, token_page
 from r3l.audit.web.app import make_app
 from r3l.errors import StoreError
 from r3l.store.stage import Store

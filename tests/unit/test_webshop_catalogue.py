@@ -14,8 +14,7 @@ from r3l.environments.webshop.files import load_shop
 from r3l.environments.webshop.nouns import title_words
 from r3l.environments.webshop.reward import score
 from r3l.environments.webshop.splits import split_goals
-from r3l.environments.webshop.synthetic import synthetic_rows
-from r3l.environments.webshop.vocabulary import SORTS
+from r3l.environments.webshop.synthetic import SORTS, synthetic_rows
 from r3l.errors import WorldError
 
 FILES = Path(__file__).parents[1] / "golden/webshop/files"  # in the layout of the original's

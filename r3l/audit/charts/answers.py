@@ -1,17 +1,21 @@
 """A chart of an answer: numeric columns over another one, with a line per value of a third; over a text, bars."""
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from r3l.audit.charts.bars import bar_chart
-from r3l.audit.charts.charts import COLOURS, Axes, Series, line_chart
+from r3l.audit.charts.charts import COLOURS, Axes, Scale, Series, canvas, line_chart
+from r3l.system.visible import visible
 
 ALONG = ("iteration", "step", "turn", "pivot_turn", "place")  # what is likely to be meant as x
+WIDTH, NAME, VALUE = 320, 110, 46  # pixels: of all, of the text before a bar, of the number behind it
+HIGH, GAP = 12, 6
+MOST = 30  # values of x that are drawn
+LONGEST = 18  # characters of a text that fit
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,3 +89,38 @@ def likely(columns: Sequence[str], rows: Sequence[Sequence[Any]], names: Sequenc
         if 1 < len(values) <= COLOURS and len(values) < len(rows):
             return name
     return ""
+
+
+def bar_chart(series: Mapping[str, Mapping[Any, float]], label: str) -> tuple[Markup, int]:
+    """Return the bars of the first values of x, and how many values are left out."""
+    names = list(dict.fromkeys(at for points in series.values() for at in points))
+    values = [value for points in series.values() for value in points.values()]
+    scale = Scale(min(0.0, *values), max(0.0, *values), NAME, WIDTH - VALUE)
+    parts, top = [], GAP
+    for at in names[:MOST]:
+        text = visible(str(at))
+        shown = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+        parts.append(f'<text class="tick y" x="{NAME - 6}" y="{top + HIGH - 2}">{escape(shown)}</text>')
+        for place, (name, points) in enumerate(series.items()):
+            if at in points:
+                parts.append(drawn_bar(points[at], scale, top, place, f"{text} {visible(name)}".strip()))
+            top += HIGH
+        top += GAP
+    parts.append(f'<line class="axis" x1="{scale(0)}" x2="{scale(0)}" y1="0" y2="{top}"/>')
+    spoken = "; ".join(
+        f"{visible(str(at))} {visible(name)} {points[at]:,.5g}".replace("  ", " ")
+        for at in names[:MOST]
+        for name, points in series.items()
+        if at in points
+    )
+    return canvas("chart", WIDTH, top, "".join(parts), f"{label}: {spoken}"), max(0, len(names) - MOST)
+
+
+def drawn_bar(value: float, scale: Scale, top: int, place: int, name: str) -> str:
+    """Return a bar with its number behind it, and both in words under the mouse."""
+    left, right = sorted((scale(0), scale(value)))
+    return (
+        f"<g><title>{escape(f'{name}: {value:,.5g}')}</title>"
+        f'<rect class="fill c{place % COLOURS}" x="{left}" y="{top}" width="{max(right - left, 1):.1f}" '
+        f'height="{HIGH - 2}"/><text class="value" x="{right + 4}" y="{top + HIGH - 3}">{value:,.5g}</text></g>'
+    )

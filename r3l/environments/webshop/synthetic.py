@@ -5,22 +5,28 @@ pages.
 """
 
 import random
+import tomllib
+from dataclasses import dataclass
+from importlib.resources import files as package_files
 from typing import Any
 
 from r3l.environments.webshop.catalogue import Rows
-from r3l.environments.webshop.vocabulary import (
-    ASKS,
-    AUDIENCES,
-    CLAIMS,
-    ENDINGS,
-    FILLERS,
-    PRAISE,
-    ROOTS,
-    SORTS,
-    SYLLABLES,
-    Sort,
-)
 from r3l.system.seeds import derive
+
+
+@dataclass(frozen=True, slots=True)
+class Sort:
+    """A sort of product: what it is called and searched for, where it stands, what it may have, and cost in dollars."""
+
+    category: str
+    path: str
+    noun: str
+    query: str
+    attributes: str
+    options: dict[str, str]
+    low: float
+    high: float
+
 
 ID_LETTERS = "0123456789ABCDEFGHJKLMNPQRSTVWXYZ"
 WITHOUT_INSTRUCTION = 0.15  # products that no goal asks for
@@ -28,6 +34,15 @@ RANGED, UNPRICED = 0.15, 0.02  # shares of products with a price range, and with
 VALUES_OF_AN_OPTION = (2, 4)
 ATTRIBUTES_OF_A_PRODUCT = (2, 5)
 WANTED = (1, 3)
+WORDS = tomllib.loads(package_files(__package__).joinpath("vocabulary.toml").read_text(encoding="utf-8"))
+LISTS, ROOTS = WORDS["lists"], WORDS["roots"]
+SORTS = tuple(
+    Sort(category, path, noun, query, LISTS[words], {name: LISTS[one] for name, one in options.items()}, low, high)
+    for category, path, noun, query, words, options, low, high in WORDS["sorts"]
+)
+SYLLABLES, ENDINGS, AUDIENCES, ASKS, CLAIMS, FILLERS, PRAISE = (
+    WORDS[name] for name in ("syllables", "endings", "audiences", "asks", "claims", "fillers", "praise")
+)
 
 
 def synthetic_rows(products: int, seed: int) -> Rows:

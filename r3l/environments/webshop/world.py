@@ -11,13 +11,17 @@ from r3l.environments.tagged import TaggedWorld
 from r3l.environments.webshop import pages
 from r3l.environments.webshop.catalogue import Goal, Product
 from r3l.environments.webshop.files import catalogue_name, load_shop, prepare_catalogue
-from r3l.environments.webshop.hints import hints
 from r3l.environments.webshop.nouns import finder, nouns_by
 from r3l.environments.webshop.session import Shop, State, clickables, parse_action
 from r3l.environments.webshop.splits import split_goals
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive
+
+VAGUE = (
+    "What counts is the kind of product, every attribute and option that is asked for, and the price. Choose each "
+    "option on the product's page before you buy, and go back where a product lacks one."
+)
 
 
 @lru_cache(maxsize=2)
@@ -128,3 +132,11 @@ class WebShopEnvironment:
 
     def close(self) -> None:
         self.state = None
+
+
+def hints(goal: Goal) -> list[str]:
+    """Write three hints. The first one is the same for all goals, the last one has the title of a product that fits."""
+    requirements = [*goal.attributes, *(f"{name}: {value}" if name else value for name, value in goal.options)]
+    needs = f"It has to be or have: {', '.join(requirements)}." if requirements else ""
+    plan = " ".join(filter(None, [needs, f"Its price has to be at most {goal.price_upper:.2f} dollars."]))
+    return [VAGUE, plan, f"{plan} One that fits is called: {goal.product.title}."]
