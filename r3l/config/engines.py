@@ -5,6 +5,7 @@ from typing import Annotated, ClassVar, Literal
 from pydantic import Field
 
 from r3l.config.kinds import Kinds
+from r3l.config.numbers import above, number, within
 from r3l.config.section import WEEK_S, Member, identity_of
 from r3l.stages import stages_that
 
@@ -15,41 +16,30 @@ class EngineSettings(Member):
     IDENTITY_OF = stages_that(lambda stage: stage.samples)
     SAMPLER_RATIO: ClassVar[Literal["none", "truncate"]] = "truncate"  # what method.sampler_ratio=auto means
 
-    canary_tolerance: float = Field(
+    canary_tolerance: float = number(
         0.0,
-        ge=0,
-        le=100,
-        description=(
-            "Largest accepted mean difference per token between the log-probabilities of the engine and of the "
-            "trainer, 0 to 100 nats. 0: a default for the dtype."
-        ),
-        json_schema_extra=identity_of(),
+        within(0, 100),
+        "Largest accepted mean difference per token between the log-probabilities of the engine and of the trainer, "
+        "{} nats. 0: a default for the dtype.",
+        identity_of(),
     )
 
 
 class TransformersLocalSettings(EngineSettings):
     kind: Literal["transformers_local"] = "transformers_local"
     SAMPLER_RATIO = "none"  # the trainer's own arithmetic
-    max_batch: int = Field(
-        64,
-        ge=1,
-        le=4096,
-        description="Number of sequences that are decoded together, 1 to 4096.",
-        json_schema_extra=identity_of(),
-    )
-    cache_tokens: int = Field(
+    max_batch: int = number(64, within(1, 4096), "Number of sequences that are decoded together, {}.", identity_of())
+    cache_tokens: int = number(
         400_000,
-        ge=0,
-        le=1_000_000_000,
-        description="Number of tokens whose keys and values are kept for later turns and retries, 0 to 1000000000.",
-        json_schema_extra=identity_of(),
+        within(0, 1_000_000_000),
+        "Number of tokens whose keys and values are kept for later turns and retries, {}.",
+        identity_of(),
     )
-    threads: int = Field(
+    threads: int = number(
         0,
-        ge=0,
-        le=256,
-        description="Number of torch threads, 0 to 256. 0: one for a tiny policy, otherwise one per core.",
-        json_schema_extra=identity_of(),
+        within(0, 256),
+        "Number of torch threads, {}. 0: one for a tiny policy, otherwise one per core.",
+        identity_of(),
     )
     batch_invariant: bool = Field(
         True,
@@ -76,43 +66,26 @@ class VllmServerSettings(EngineSettings):
         ),
         json_schema_extra=identity_of(),
     )
-    health_s: float = Field(
+    health_s: float = number(
         10,
-        ge=0.05,
-        le=3600,
-        description="Seconds between two health checks, 0.05 to 3600. A server that misses three checks is no longer "
-        "used.",
-        json_schema_extra=identity_of(),
+        within(0.05, 3600),
+        "Seconds between two health checks, {}. A server that misses three checks is no longer used.",
+        identity_of(),
     )
-    puller_port: int = Field(
+    puller_port: int = number(
         0,
-        ge=0,
-        le=65535,
-        description=(
-            "Port of `python -m flows.placement.puller` beside each server, 1 to 65535. 0: the servers read the "
-            "trainer's paths themselves."
-        ),
-        json_schema_extra=identity_of(),
+        within(0, 65535),
+        "Port of `python -m flows.placement.puller` beside each server, 1 to 65535. 0: the servers read the "
+        "trainer's paths themselves.",
+        identity_of(),
     )
     api_key_env: str = Field(
         "R3L_ENGINE_KEY",
         description="Environment variable that holds the API key of the servers.",
         json_schema_extra=identity_of(),
     )
-    timeout_s: float = Field(
-        600,
-        gt=0,
-        le=WEEK_S,
-        description="Time limit of one call in seconds, above 0, up to 604800.",
-        json_schema_extra=identity_of(),
-    )
-    retries: int = Field(
-        5,
-        ge=0,
-        le=100,
-        description="Number of further tries of a failed call, 0 to 100.",
-        json_schema_extra=identity_of(),
-    )
+    timeout_s: float = number(600, above(0, WEEK_S), "Time limit of one call in seconds, {}.", identity_of())
+    retries: int = number(5, within(0, 100), "Number of further tries of a failed call, {}.", identity_of())
     adopt: bool = Field(
         False,
         description=(
@@ -120,9 +93,7 @@ class VllmServerSettings(EngineSettings):
         ),
         json_schema_extra=identity_of(),
     )
-    connections: int = Field(
-        256, ge=1, le=10_000, description="Number of calls in flight, 1 to 10000.", json_schema_extra=identity_of()
-    )
+    connections: int = number(256, within(1, 10_000), "Number of calls in flight, {}.", identity_of())
     sleep: Literal[0, 1, 2] = Field(
         0,
         description="Whether the servers sleep while an update runs on this host. 0: no. 1: yes, with their weights in "
@@ -136,19 +107,14 @@ class VllmServerSettings(EngineSettings):
         "run starts none and uses the servers at urls.",
         json_schema_extra=identity_of(),
     )
-    memory_share: float = Field(
+    memory_share: float = number(
         0.9,
-        gt=0,
-        le=0.98,
-        description="Share of a GPU's memory that a server of the run takes while it is awake, above 0, up to 0.98.",
-        json_schema_extra=identity_of(),
+        above(0, 0.98),
+        "Share of a GPU's memory that a server of the run takes while it is awake, {}.",
+        identity_of(),
     )
-    start_s: float = Field(
-        900,
-        gt=0,
-        le=WEEK_S,
-        description="Seconds that a server of the run may take until it answers, above 0, up to 604800.",
-        json_schema_extra=identity_of(),
+    start_s: float = number(
+        900, above(0, WEEK_S), "Seconds that a server of the run may take until it answers, {}.", identity_of()
     )
     batch_invariant: bool = Field(
         False,
@@ -159,15 +125,11 @@ class VllmServerSettings(EngineSettings):
         ),
         json_schema_extra=identity_of(),
     )
-    restarts: int = Field(
+    restarts: int = number(
         3,
-        ge=0,
-        le=100,
-        description=(
-            "Number of times that a server of the run that died is started again between two loads of a policy, 0 to "
-            "100."
-        ),
-        json_schema_extra=identity_of(),
+        within(0, 100),
+        "Number of times that a server of the run that died is started again between two loads of a policy, {}.",
+        identity_of(),
     )
 
 

@@ -7,6 +7,7 @@ from pydantic import Field
 from r3l.config.engines import AnyEngine, TransformersLocalSettings
 from r3l.config.environments import AlfworldSettings, AnyEnvironment
 from r3l.config.methods import AnyMethod, R3LSettings
+from r3l.config.numbers import number, within
 from r3l.config.placement import PlacementSettings
 from r3l.config.section import LARGEST, Section, identity_of
 from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSettings, StoreSettings
@@ -21,15 +22,12 @@ class Config(Section):
         description="Name of the run: a letter or digit, then letters, digits, dots, hyphens and underscores.",
         json_schema_extra=identity_of(),
     )
-    iteration: int | None = Field(
+    iteration: int | None = number(
         None,
-        ge=-1,
-        le=99_999,  # five digits of its folder
-        description=(
-            "Number of the iteration, up to 99999. If empty, the next one of the run as the store has it. For an "
-            "evaluation, -1 is the starting policy."
-        ),
-        json_schema_extra=identity_of(),
+        within(-1, 99_999),
+        "Number of the iteration, up to 99999. If empty, the next one of the run as the store has it. For an "
+        "evaluation, -1 is the starting policy.",
+        identity_of(),
     )
     branch: str = Field(
         "",
@@ -45,9 +43,7 @@ class Config(Section):
         ),
         json_schema_extra=identity_of(),
     )
-    seed: int = Field(
-        0, ge=0, le=LARGEST, description="Seed of all random numbers of the run, 0 to 9223372036854775807."
-    )
+    seed: int = number(0, within(0, LARGEST), "Seed of all random numbers of the run, {}.")
     method: AnyMethod = Field(
         default_factory=R3LSettings,
         description="The method: what it samples, how it assigns credit and which loss it uses.",

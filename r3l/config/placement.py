@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from r3l.config.numbers import number, within
 from r3l.config.section import WEEK_S, Section
 
 
@@ -34,21 +35,12 @@ class PlacementSettings(Section):
             "the flow."
         ),
     )
-    attempts: int = Field(
+    attempts: int = number(
         3,
-        ge=1,
-        le=100,
-        description=(
-            "Number of times that a job is started if its host is lost, 1 to 100. A job that fails is not started "
-            "again."
-        ),
+        within(1, 100),
+        "Number of times that a job is started if its host is lost, {}. A job that fails is not started again.",
     )
-    silent_s: float = Field(
-        120,
-        ge=1,
-        le=WEEK_S,
-        description="Seconds without a heartbeat after which the host of a remote job counts as lost, 1 to 604800.",
+    silent_s: float = number(
+        120, within(1, WEEK_S), "Seconds without a heartbeat after which the host of a remote job counts as lost, {}."
     )
-    heartbeat_s: float = Field(
-        10, ge=0.1, le=3600, description="Seconds between two heartbeats of a remote job, 0.1 to 3600."
-    )
+    heartbeat_s: float = number(10, within(0.1, 3600), "Seconds between two heartbeats of a remote job, {}.")

@@ -5,6 +5,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from r3l.config.numbers import number, within
 from r3l.config.section import Section, identity_of
 from r3l.stages import stages_that
 
@@ -29,21 +30,15 @@ class PolicySettings(Section):
         description="What is trained. none: all weights; lora: a LoRA adapter of peft.",
         json_schema_extra=identity_of("updates"),
     )
-    lora_rank: int = Field(
-        16, ge=1, le=512, description="Rank of the LoRA adapter, 1 to 512.", json_schema_extra=identity_of("updates")
-    )
-    lora_alpha: int = Field(
-        32, ge=1, le=1024, description="Alpha of the LoRA adapter, 1 to 1024.", json_schema_extra=identity_of("updates")
-    )
+    lora_rank: int = number(16, within(1, 512), "Rank of the LoRA adapter, {}.", identity_of("updates"))
+    lora_alpha: int = number(32, within(1, 1024), "Alpha of the LoRA adapter, {}.", identity_of("updates"))
     lora_targets: str = Field(
         "all-linear",
         description="Modules that LoRA adapts: all-linear, or module names separated by commas.",
         json_schema_extra=identity_of("updates"),
     )
     dtype: Literal["float32", "bfloat16"] = Field("float32", description="Data type of the weights in the engine.")
-    context_tokens: int = Field(
-        4096, ge=64, le=131072, description="Largest context in tokens, 64 to 131072 (paper: 20480)."
-    )
+    context_tokens: int = number(4096, within(64, 131072), "Largest context in tokens, {} (paper: 20480).")
     thinking: bool | None = Field(
         None,
         description="Value of enable_thinking for chat templates that have it (Qwen3). If empty, the template's "
@@ -54,49 +49,28 @@ class PolicySettings(Section):
 class RolloutSettings(Section):
     IDENTITY_OF = stages_that(lambda stage: stage.samples and stage.sharded)
 
-    tasks: int = Field(
-        8,
-        ge=1,
-        le=100_000,
-        description="Number of tasks per iteration, 1 to 100000 (paper: 96).",
-        json_schema_extra=identity_of("tasks"),
+    tasks: int = number(8, within(1, 100_000), "Number of tasks per iteration, {} (paper: 96).", identity_of("tasks"))
+    group_size: int = number(8, within(2, 256), "Number N of trajectories per task: even, {}.", multiple_of=2)
+    tasks_per_shard: int = number(
+        2, within(1, 10_000), "Number of tasks per shard, {}. Each stage of a shard is one Prefect task."
     )
-    group_size: int = Field(
-        8, ge=2, le=256, multiple_of=2, description="Number N of trajectories per task: even, 2 to 256."
+    shards_in_flight: int = number(
+        8, within(1, 1000), "Number of shards that are played at the same time, {}.", identity_of()
     )
-    tasks_per_shard: int = Field(
-        2,
-        ge=1,
-        le=10_000,
-        description="Number of tasks per shard, 1 to 10000. Each stage of a shard is one Prefect task.",
-    )
-    shards_in_flight: int = Field(
-        8,
-        ge=1,
-        le=1000,
-        description="Number of shards that are played at the same time, 1 to 1000.",
-        json_schema_extra=identity_of(),
-    )
-    temperature: float = Field(
+    temperature: float = number(
         1.0,
-        ge=0,
-        le=2,
-        description="Sampling temperature of base and retry trajectories, 0 to 2 (paper: 1.0).",
-        json_schema_extra=identity_of("base", "retries", "continuations"),
+        within(0, 2),
+        "Sampling temperature of base and retry trajectories, {} (paper: 1.0).",
+        identity_of("base", "retries", "continuations"),
     )
-    reflection_temperature: float = Field(
+    reflection_temperature: float = number(
         0.7,
-        ge=0,
-        le=2,
-        description="Sampling temperature of reflections, 0 to 2 (paper: 0.7, release: 1.0).",
-        json_schema_extra=identity_of("reflections"),
+        within(0, 2),
+        "Sampling temperature of reflections, {} (paper: 0.7, release: 1.0).",
+        identity_of("reflections"),
     )
-    reflection_tokens: int = Field(
-        192,
-        ge=16,
-        le=32768,
-        description="Largest number of tokens per reflection, 16 to 32768 (paper: 4096).",
-        json_schema_extra=identity_of("reflections"),
+    reflection_tokens: int = number(
+        192, within(16, 32768), "Largest number of tokens per reflection, {} (paper: 4096).", identity_of("reflections")
     )
     structured_reflections: bool = Field(
         False,
@@ -112,15 +86,12 @@ class RolloutSettings(Section):
         ),
         json_schema_extra=identity_of("reflections"),
     )
-    max_failed_share: float = Field(
+    max_failed_share: float = number(
         0.10,
-        ge=0,
-        le=1,
-        description=(
-            "Share of a stage's attempts that may end by errors of the engine or the environment, 0 to 1. Above it "
-            "the stage fails and stores nothing; below it the rows stay and are counted in the summary."
-        ),
-        json_schema_extra=identity_of(),
+        within(0, 1),
+        "Share of a stage's attempts that may end by errors of the engine or the environment, {}. Above it the stage "
+        "fails and stores nothing; below it the rows stay and are counted in the summary.",
+        identity_of(),
     )
 
 
@@ -139,15 +110,10 @@ class EvaluationSettings(Section):
             "How replies mark their answer in math: answer or boxed. If empty, the first format of the benchmark."
         ),
     )
-    attempts: int = Field(
-        1,
-        ge=1,
-        le=100,
-        description=("Number of attempts per math problem, 1 to 100. Each number of attempts is reported separately."),
+    attempts: int = number(
+        1, within(1, 100), "Number of attempts per math problem, {}. Each number of attempts is reported separately."
     )
-    tasks: int = Field(
-        60, ge=0, le=100_000, description="Number of tasks that are evaluated, up to 100000. 0: the whole split."
-    )
+    tasks: int = number(60, within(0, 100_000), "Number of tasks that are evaluated, up to 100000. 0: the whole split.")
     sample: Literal["stratified", "first"] = Field(
         "stratified",
         description=(
@@ -155,14 +121,13 @@ class EvaluationSettings(Section):
             "share; first: the first ones."
         ),
     )
-    repeats: int = Field(1, ge=1, le=100, description="Number of episodes per task, 1 to 100.")
-    temperature: float = Field(0.4, ge=0, le=2, description="Sampling temperature, 0 to 2 (paper: 0.4).")
-    every: int = Field(
+    repeats: int = number(1, within(1, 100), "Number of episodes per task, {}.")
+    temperature: float = number(0.4, within(0, 2), "Sampling temperature, {} (paper: 0.4).")
+    every: int = number(
         0,
-        ge=0,
-        le=100_000,
-        description="Number of iterations of `r3l train`, up to 100000, between two evaluations. 0: no evaluation.",
-        json_schema_extra=identity_of(),
+        within(0, 100_000),
+        "Number of iterations of `r3l train`, up to 100000, between two evaluations. 0: no evaluation.",
+        identity_of(),
     )
 
 

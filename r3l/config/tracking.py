@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from r3l.config.numbers import above, number
 from r3l.config.section import WEEK_S, Section
 
 Tracker = Literal["tensorboard", "mlflow", "wandb", "trackio"]
@@ -22,6 +23,4 @@ class TrackingSettings(Section):
     )
     wandb: str = Field("", description="Project in Weights & Biases. If empty, r3l.")
     trackio: str = Field("", description="Project in Trackio. If empty, r3l.")
-    timeout_s: float = Field(
-        120, gt=0, le=WEEK_S, description="Seconds after which a tracker counts as unreachable, above 0, up to 604800."
-    )
+    timeout_s: float = number(120, above(0, WEEK_S), "Seconds after which a tracker counts as unreachable, {}.")

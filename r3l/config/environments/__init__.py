@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from r3l.config.environments.adapters import GymnasiumSettings, ToolsSettings, VerifiersSettings
 from r3l.config.environments.shared import EnvironmentSettings as EnvironmentSettings
 from r3l.config.kinds import Kinds
+from r3l.config.numbers import above, number, within
 from r3l.config.section import LARGEST, identity_of
 
 
@@ -24,9 +25,9 @@ class AlfworldSettings(EnvironmentSettings):
         ),
     )
     partial: bool = Field(False, description="Accept a folder that holds only a part of the downloaded games.")
-    train_games: int = Field(200, ge=1, le=100_000, description="Number of generated training games, 1 to 100000.")
-    heldout_games: int = Field(100, ge=1, le=100_000, description="Number of generated held-out games, 1 to 100000.")
-    games_seed: int = Field(0, ge=0, le=LARGEST, description="Seed of the generated games, 0 to 9223372036854775807.")
+    train_games: int = number(200, within(1, 100_000), "Number of generated training games, {}.")
+    heldout_games: int = number(100, within(1, 100_000), "Number of generated held-out games, {}.")
+    games_seed: int = number(0, within(0, LARGEST), "Seed of the generated games, {}.")
     admissible: bool = Field(False, description="List the admissible commands in each observation.")
 
 
@@ -42,21 +43,17 @@ class HouseholdSettings(EnvironmentSettings):
         "prompt; easy: 7 places, 4 to 8 turns; standard: 14 places, two objects at times; "
         "long: tasks of 20 turns and more, with late errors that cannot be undone.",
     )
-    max_turns: int = Field(
+    max_turns: int = number(
         25,
-        ge=1,
-        le=1000,
-        description="Largest number of turns per episode, 1 to 1000. Level long needs 32 or more and has 50 by "
-        "default; level short has 8.",
+        within(1, 1000),
+        "Largest number of turns per episode, {}. Level long needs 32 or more and has 50 by default; level short has "
+        "8.",
     )
-    train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of training tasks, 1 to 100000.")
-    heldout_tasks: int = Field(
-        200,
-        ge=1,
-        le=100_000,
-        description="Number of held-out tasks, 1 to 100000. They share no errand with the training tasks.",
+    train_tasks: int = number(1000, within(1, 100_000), "Number of training tasks, {}.")
+    heldout_tasks: int = number(
+        200, within(1, 100_000), "Number of held-out tasks, {}. They share no errand with the training tasks."
     )
-    tasks_seed: int = Field(0, ge=0, le=LARGEST, description="Seed of the tasks, 0 to 9223372036854775807.")
+    tasks_seed: int = number(0, within(0, LARGEST), "Seed of the tasks, {}.")
     end_when_lost: bool = Field(False, description="End the episode as soon as the task can no longer be solved.")
 
     @model_validator(mode="before")
@@ -78,32 +75,24 @@ class HouseholdSettings(EnvironmentSettings):
 
 class ScienceWorldSettings(EnvironmentSettings):
     kind: Literal["scienceworld"] = "scienceworld"
-    max_turns: int = Field(30, ge=1, le=1000, description="Largest number of turns per episode, 1 to 1000 (paper: 30).")
-    memory_mb: int = Field(
-        512,
-        ge=128,
-        le=1_048_576,
-        description="Heap of each worker's Java virtual machine in MB, 128 to 1048576.",
-        json_schema_extra=identity_of(),
+    max_turns: int = number(30, within(1, 1000), "Largest number of turns per episode, {} (paper: 30).")
+    memory_mb: int = number(
+        512, within(128, 1_048_576), "Heap of each worker's Java virtual machine in MB, {}.", identity_of()
     )
 
 
 class WebShopSettings(EnvironmentSettings):
     kind: Literal["webshop"] = "webshop"
-    max_turns: int = Field(15, ge=1, le=1000, description="Largest number of turns per episode, 1 to 1000 (paper: 15).")
+    max_turns: int = number(15, within(1, 1000), "Largest number of turns per episode, {} (paper: 15).")
     catalogue: str = Field(
         "synthetic", description="Source of the products: synthetic, or a folder with the original files."
     )
-    products: int | None = Field(
+    products: int | None = number(
         None,
-        ge=1,
-        le=10_000_000,
-        description="Number of products in the catalogue, 1 to 10000000. If empty, 1100 synthetic ones, or all of "
-        "the files.",
+        within(1, 10_000_000),
+        "Number of products in the catalogue, {}. If empty, 1100 synthetic ones, or all of the files.",
     )
-    catalogue_seed: int = Field(
-        0, ge=0, le=LARGEST, description="Seed of the synthetic catalogue, 0 to 9223372036854775807."
-    )
+    catalogue_seed: int = number(0, within(0, LARGEST), "Seed of the synthetic catalogue, {}.")
     goals: Literal["auto", "human", "attributes"] = Field(
         "auto",
         description=(
@@ -140,10 +129,8 @@ class WebShopSettings(EnvironmentSettings):
 
 class MathSettings(EnvironmentSettings):
     kind: Literal["math"] = "math"
-    max_turns: int = Field(3, ge=1, le=100, description="Largest number of attempts per problem, 1 to 100 (paper: 3).")
-    reply_tokens: int = Field(
-        4096, ge=8, le=131072, description="Largest number of tokens per reply, 8 to 131072 (paper: 4096)."
-    )
+    max_turns: int = number(3, within(1, 100), "Largest number of attempts per problem, {} (paper: 3).")
+    reply_tokens: int = number(4096, within(8, 131072), "Largest number of tokens per reply, {} (paper: 4096).")
     dataset: str = Field(
         "procedural",
         description=(
@@ -155,24 +142,18 @@ class MathSettings(EnvironmentSettings):
         "chain_sum,simple_equations,gcd,gsm_symbolic",
         description="Kinds of problems of reasoning-gym, separated by commas. Only for dataset procedural.",
     )
-    train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of procedural training tasks, 1 to 100000.")
-    heldout_tasks: int = Field(200, ge=1, le=100_000, description="Number of procedural held-out tasks, 1 to 100000.")
-    tasks_seed: int = Field(
-        0,
-        ge=0,
-        le=LARGEST,
-        description="Seed of the procedural tasks, and of the held-out rows of a training set, 0 to "
-        "9223372036854775807.",
+    train_tasks: int = number(1000, within(1, 100_000), "Number of procedural training tasks, {}.")
+    heldout_tasks: int = number(200, within(1, 100_000), "Number of procedural held-out tasks, {}.")
+    tasks_seed: int = number(
+        0, within(0, LARGEST), "Seed of the procedural tasks, and of the held-out rows of a training set, {}."
     )
     answer_format: Literal["answer", "boxed"] = Field(
         "answer", description="How a reply marks its answer: <answer>...</answer> or \\boxed{...}."
     )
-    grade_timeout_s: float = Field(
+    grade_timeout_s: float = number(
         1,
-        gt=0,
-        le=3600,
-        description="Seconds of processor time that the grader may take per answer, above 0, up to 3600. An "
-        "ordinary answer takes at most 0.3.",
+        above(0, 3600),
+        "Seconds of processor time that the grader may take per answer, {}. An ordinary answer takes at most 0.3.",
     )
 
 

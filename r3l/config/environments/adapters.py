@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from r3l.config.environments.shared import EnvironmentSettings
+from r3l.config.numbers import number, within
 from r3l.config.section import LARGEST
 
 
@@ -14,38 +15,29 @@ class AdaptedSettings(EnvironmentSettings):
     """What all environments of other packages have."""
 
     system_prompt: str = Field("", description="System prompt of an episode. If empty, the one that ships.")
-    observation_characters: int = Field(
+    observation_characters: int = number(
         8000,
-        ge=100,
-        le=1_000_000,
-        description="Largest number of characters of an observation, 100 to 1000000. The middle of a longer one is "
-        "left out.",
+        within(100, 1_000_000),
+        "Largest number of characters of an observation, {}. The middle of a longer one is left out.",
     )
-    train_tasks: int = Field(1000, ge=1, le=100_000, description="Number of training tasks, 1 to 100000.")
-    heldout_tasks: int = Field(200, ge=1, le=100_000, description="Number of held-out tasks, 1 to 100000.")
-    tasks_seed: int = Field(0, ge=0, le=LARGEST, description="Seed of the tasks, 0 to 9223372036854775807.")
+    train_tasks: int = number(1000, within(1, 100_000), "Number of training tasks, {}.")
+    heldout_tasks: int = number(200, within(1, 100_000), "Number of held-out tasks, {}.")
+    tasks_seed: int = number(0, within(0, LARGEST), "Seed of the tasks, {}.")
 
 
 class RangedSettings(AdaptedSettings):
     """What those have whose rewards may be any numbers."""
 
-    lowest_reward: float = Field(
+    lowest_reward: float = number(
         0.0,
-        ge=-1_000_000_000,
-        le=1_000_000_000,
-        description=(
-            "Sum of an episode's rewards that becomes reward 0, -1000000000 to 1000000000. A lower sum fails "
-            "the attempt."
-        ),
+        within(-1_000_000_000, 1_000_000_000),
+        "Sum of an episode's rewards that becomes reward 0, {}. A lower sum fails the attempt.",
     )
-    highest_reward: float = Field(
+    highest_reward: float = number(
         1.0,
-        ge=-1_000_000_000,
-        le=1_000_000_000,
-        description=(
-            "Sum of an episode's rewards that becomes reward 1 and counts as a success, -1000000000 to 1000000000. A "
-            "higher sum fails the attempt."
-        ),
+        within(-1_000_000_000, 1_000_000_000),
+        "Sum of an episode's rewards that becomes reward 1 and counts as a success, {}. A higher sum fails the "
+        "attempt.",
     )
 
     @model_validator(mode="after")

@@ -27,6 +27,7 @@ from r3l.config.methods.rivals import (
 )
 from r3l.config.methods.shared import AMPLIFY, CLIP_HIGH, CLIP_LOW, INVALID, TOP_RULE, GuidedSettings, MethodSettings
 from r3l.config.methods.taught import RLSDSettings, RLTFSDSettings, SDPOSettings
+from r3l.config.numbers import above, between, number, within
 from r3l.config.section import identity_of
 from r3l.records.plan import Diverged, GroupFill, GuidancePosition, InvalidReflection, PivotRule, RetryFrom, RetryWhen
 
@@ -61,11 +62,8 @@ class R3LSettings(GuidedSettings):
             "group_failed: all of a group in which no reward reaches it; always: all; never: none."
         ),
     )
-    retry_reward_below: float = Field(
-        1.0,
-        ge=-100,
-        le=100,
-        description="Threshold of the reward, -100 to 100, if retry_when is reward_below or group_failed.",
+    retry_reward_below: float = number(
+        1.0, within(-100, 100), "Threshold of the reward, {}, if retry_when is reward_below or group_failed."
     )
     retry_from: RetryFrom = Field(
         "pivot",
@@ -74,13 +72,10 @@ class R3LSettings(GuidedSettings):
             "mathematics."
         ),
     )
-    retries_per_base: int = Field(
+    retries_per_base: int = number(
         1,
-        ge=0,
-        le=16,
-        description=(
-            "Number of retries per base trajectory, one after another, each after a reflection of its own, 0 to 16."
-        ),
+        within(0, 16),
+        "Number of retries per base trajectory, one after another, each after a reflection of its own, {}.",
     )
     invalid_reflection: InvalidReflection = Field("skip", description=INVALID)
     guidance_position: GuidancePosition = Field(
@@ -109,8 +104,8 @@ class R3LSettings(GuidedSettings):
             "turn_before: one turn earlier; random: at a random turn; oracle: at the environment's true pivot."
         ),
     )
-    sft_weight: float = Field(
-        1.0, ge=0, le=100, description="Weight of the meta-task loss (SFT on reflections and retries), 0 to 100."
+    sft_weight: float = number(
+        1.0, within(0, 100), "Weight of the meta-task loss (SFT on reflections and retries), {}."
     )
     sft_rule: Literal["improved", "solved", "none"] = Field(
         "improved",
@@ -144,8 +139,8 @@ class R3LSettings(GuidedSettings):
             "clipped ratio, which has no gradient."
         ),
     )
-    clip_low: float = Field(0.2, gt=0, lt=1, description=CLIP_LOW)
-    clip_high: float = Field(0.2, gt=0, le=1000, description=CLIP_HIGH)
+    clip_low: float = number(0.2, between(0, 1), CLIP_LOW)
+    clip_high: float = number(0.2, above(0, 1000), CLIP_HIGH)
     sft_as_rl: bool = Field(
         False, description="Train meta-task rows with the RL loss and advantage 1, as the release does."
     )
@@ -160,63 +155,47 @@ class R3LSettings(GuidedSettings):
         ),
         json_schema_extra=identity_of("training_rows"),
     )
-    meta_gain_weight: float = Field(
+    meta_gain_weight: float = number(
         3.0,
-        gt=0,
-        le=100,
-        description="Weight of a reflection per unit of gain if meta_objective is gain, above 0, up to 100.",
-        json_schema_extra=identity_of("training_rows"),
+        above(0, 100),
+        "Weight of a reflection per unit of gain if meta_objective is gain, {}.",
+        identity_of("training_rows"),
     )
-    meta_valid_weight: float = Field(
+    meta_valid_weight: float = number(
         0.3,
-        ge=0,
-        le=100,
-        description=(
-            "Weight of a valid report whose retry gained nothing if meta_objective is gain, 0 to 100. Above 0 it keeps "
-            "the skill of writing reports while retries fail."
-        ),
-        json_schema_extra=identity_of("training_rows"),
+        within(0, 100),
+        "Weight of a valid report whose retry gained nothing if meta_objective is gain, {}. Above 0 it keeps the "
+        "skill of writing reports while retries fail.",
+        identity_of("training_rows"),
     )
-    meta_invalid_weight: float = Field(
+    meta_invalid_weight: float = number(
         0.0,
-        ge=-0.5,
-        le=0,
-        description=(
-            "Weight of a reflection that is no valid report if meta_objective is gain, and its gain if it is rl, "
-            "-0.5 to 0. Below 0 the policy is pushed away from it, which is why it is bounded."
-        ),
-        json_schema_extra=identity_of("training_rows"),
+        within(-0.5, 0),
+        "Weight of a reflection that is no valid report if meta_objective is gain, and its gain if it is rl, {}. "
+        "Below 0 the policy is pushed away from it, which is why it is bounded.",
+        identity_of("training_rows"),
     )
-    meta_success_weight: float | None = Field(
+    meta_success_weight: float | None = number(
         None,
-        ge=0,
-        le=100,
-        description=(
-            "Weight of a report that rightly says success of an attempt that solved its task, after which nothing is "
-            "retried, 0 to 100. 0: no row. If empty, 1 where sft_rule is solved (as the release does), else 0."
-        ),
-        json_schema_extra=identity_of("training_rows"),
+        within(0, 100),
+        "Weight of a report that rightly says success of an attempt that solved its task, after which nothing is "
+        "retried, {}. 0: no row. If empty, 1 where sft_rule is solved (as the release does), else 0.",
+        identity_of("training_rows"),
     )
-    meta_memory: int = Field(
+    meta_memory: int = number(
         0,
-        ge=0,
-        le=1_000_000,
-        description=(
-            "Number of tasks, the newest ones, whose corrections are remembered: meta-task rows of earlier iterations "
-            "whose retry was learned, 0 to 1000000. Pruned iterations are passed over. 0: no memory."
-        ),
-        json_schema_extra=identity_of("replay"),
+        within(0, 1_000_000),
+        "Number of tasks, the newest ones, whose corrections are remembered: meta-task rows of earlier iterations "
+        "whose retry was learned, {}. Pruned iterations are passed over. 0: no memory.",
+        identity_of("replay"),
     )
-    meta_replay: float = Field(
+    meta_replay: float = number(
         0.25,
-        ge=0,
-        le=0.9,
-        description=(
-            "Share of a step's meta-task rows that comes from the memory, 0 to 0.9, if meta_memory is above 0: at most "
-            "one row per task, drawn at random. A step with fewer such rows of its own than tasks takes as many from "
-            "memory as if it had one for each."
-        ),
-        json_schema_extra=identity_of("replay"),
+        within(0, 0.9),
+        "Share of a step's meta-task rows that comes from the memory, {}, if meta_memory is above 0: at most one row "
+        "per task, drawn at random. A step with fewer such rows of its own than tasks takes as many from memory as "
+        "if it had one for each.",
+        identity_of("replay"),
     )
 
 

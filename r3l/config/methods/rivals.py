@@ -20,6 +20,7 @@ from r3l.config.methods.shared import (
     MethodSettings,
     Normalisation,
 )
+from r3l.config.numbers import above, between, number, within
 from r3l.config.section import identity_of
 from r3l.records.plan import GuidancePosition, GuidanceRule, InvalidReflection, RetryFrom
 
@@ -36,59 +37,43 @@ class RAFTSettings(MethodSettings):
 class OPMDSettings(MethodSettings):
     kind: Literal["opmd"] = "opmd"
     scale: Literal["std", "none"] = Field("none", description=SCALE)
-    tau: float = Field(1.0, ge=0, le=1000, description="The loss is divided by 1 + tau, 0 to 1000.")
+    tau: float = number(1.0, within(0, 1000), "The loss is divided by 1 + tau, {}.")
 
 
 class GSPOSettings(ClippedSettings):
     kind: Literal["gspo"] = "gspo"
-    clip_low: float = Field(
-        0.0003,
-        gt=0,
-        lt=1,
-        description=(
-            "Lower clip range, above 0, below 1. The ratio of a whole sequence is clipped at 1 minus this value."
-        ),
+    clip_low: float = number(
+        0.0003, between(0, 1), "Lower clip range, {}. The ratio of a whole sequence is clipped at 1 minus this value."
     )
-    clip_high: float = Field(
-        0.0004,
-        gt=0,
-        le=1000,
-        description="Upper clip range, above 0, up to 1000. The ratio of a whole sequence is clipped at 1 plus this "
-        "value.",
+    clip_high: float = number(
+        0.0004, above(0, 1000), "Upper clip range, {}. The ratio of a whole sequence is clipped at 1 plus this value."
     )
 
 
 class DAPOSettings(ClippedSettings):
     kind: Literal["dapo"] = "dapo"
-    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
-    clip_high: float = Field(0.28, gt=0, le=1000, description=CLIP_HIGH)
+    kl_coefficient: float = number(0.0, within(0, 10), KL)
+    clip_high: float = number(0.28, above(0, 1000), CLIP_HIGH)
     loss_normalisation: Normalisation = Field("token", description=NORMALISATION)
     dynamic_sampling: bool = Field(
         False, description="Leave groups whose rewards are all equal out of the batch's mean."
     )
-    resample_rounds: int = Field(
+    resample_rounds: int = number(
         0,
-        ge=0,
-        le=20,
-        description=(
-            "Number of times that groups which dynamic_sampling leaves out are replaced by as many new tasks, 0 to 20. "
-            "The turns and tokens of all tasks count as sampled."
-        ),
+        within(0, 20),
+        "Number of times that groups which dynamic_sampling leaves out are replaced by as many new tasks, {}. The "
+        "turns and tokens of all tasks count as sampled.",
     )
-    overlong_tokens: int = Field(
+    overlong_tokens: int = number(
         0,
-        ge=0,
-        le=10_000_000,
-        description=(
-            "Number of reply tokens, up to 10000000, before overlong_limit in which the reward falls linearly by 1. "
-            "0: no penalty."
-        ),
+        within(0, 10_000_000),
+        "Number of reply tokens, up to 10000000, before overlong_limit in which the reward falls linearly by 1. 0: "
+        "no penalty.",
     )
-    overlong_limit: int = Field(
+    overlong_limit: int = number(
         0,
-        ge=0,
-        le=10_000_000,
-        description="Number of reply tokens per trajectory, up to 10000000, from which on the reward is 1 lower.",
+        within(0, 10_000_000),
+        "Number of reply tokens per trajectory, up to 10000000, from which on the reward is 1 lower.",
     )
 
     @model_validator(mode="after")
@@ -104,25 +89,19 @@ class DAPOSettings(ClippedSettings):
 
 class BAPOSettings(ClippedSettings):
     kind: Literal["bapo"] = "bapo"
-    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
-    clip_low: float = Field(0.4, gt=0, lt=1, description=f"{CLIP_LOW} The search begins here.")
-    clip_high: float = Field(0.2, gt=0, le=1000, description=f"{CLIP_HIGH} The search begins here.")
+    kl_coefficient: float = number(0.0, within(0, 10), KL)
+    clip_low: float = number(0.4, between(0, 1), f"{CLIP_LOW} The search begins here.")
+    clip_high: float = number(0.2, above(0, 1000), f"{CLIP_HIGH} The search begins here.")
     loss_normalisation: Normalisation = Field("token", description=NORMALISATION)
-    positive_share: float = Field(
+    positive_share: float = number(
         0.5,
-        ge=0,
-        le=1,
-        description=(
-            "Share of the loss's mass that rows of positive advantage are to hold, 0 to 1. The clip bounds move "
-            "until they do."
-        ),
+        within(0, 1),
+        "Share of the loss's mass that rows of positive advantage are to hold, {}. The clip bounds move until they do.",
     )
-    clip_low_least: float = Field(0.2, gt=0, lt=1, description="Smallest value of clip_low, above 0, below 1.")
-    clip_low_step: float = Field(0.05, gt=0, le=1, description="Step by which clip_low falls, above 0, up to 1.")
-    clip_high_most: float = Field(1.0, gt=0, le=1000, description="Largest value of clip_high, above 0, up to 1000.")
-    clip_high_step: float = Field(
-        0.05, gt=0, le=1000, description="Step by which clip_high rises, above 0, up to 1000."
-    )
+    clip_low_least: float = number(0.2, between(0, 1), "Smallest value of clip_low, {}.")
+    clip_low_step: float = number(0.05, above(0, 1), "Step by which clip_low falls, {}.")
+    clip_high_most: float = number(1.0, above(0, 1000), "Largest value of clip_high, {}.")
+    clip_high_step: float = number(0.05, above(0, 1000), "Step by which clip_high rises, {}.")
 
     @model_validator(mode="after")
     def refuse_bounds_that_do_not_move(self) -> BAPOSettings:
@@ -162,18 +141,14 @@ class ReflectGRPOSettings(ClippedSettings, GuidedSettings):
 
 class CritiqueGRPOSettings(ClippedSettings):
     kind: Literal["critique_grpo"] = "critique_grpo"
-    gamma: float = Field(
-        0.1, gt=0, le=1000, description="Constant of the shaping function f(p) = p / (p + gamma), above 0, up to 1000."
-    )
+    gamma: float = number(0.1, above(0, 1000), "Constant of the shaping function f(p) = p / (p + gamma), {}.")
 
 
 class NGRPOSettings(ClippedSettings):
     kind: Literal["ngrpo"] = "ngrpo"
-    clip_low: float = Field(0.16, gt=0, lt=1, description=CLIP_LOW)
-    clip_high: float = Field(0.24, gt=0, le=1000, description=CLIP_HIGH)
-    highest_reward: float = Field(
-        1.0, ge=-100, le=100, description="Reward of the virtual member of each group, -100 to 100."
-    )
+    clip_low: float = number(0.16, between(0, 1), CLIP_LOW)
+    clip_high: float = number(0.24, above(0, 1000), CLIP_HIGH)
+    highest_reward: float = number(1.0, within(-100, 100), "Reward of the virtual member of each group, {}.")
 
 
 class ReflectRetryRewardSettings(ClippedSettings):
@@ -184,57 +159,39 @@ class ReflectRetryRewardSettings(ClippedSettings):
 
 class ERLSettings(ReflectRetryRewardSettings):
     kind: Literal["erl"] = "erl"  # type: ignore[assignment]
-    kl_coefficient: float = Field(0.001, ge=0, le=10, description=KL)
-    memory_iterations: int = Field(
+    kl_coefficient: float = number(0.001, within(0, 10), KL)
+    memory_iterations: int = number(
         0,
-        ge=0,
-        le=1_000_000,
-        description=(
-            "Number of earlier iterations, up to 1000000, in which the last guidance is looked for after which a retry "
-            "of the same task solved it: the reflector is shown it. 0: none. With 1000000 it is the authors' memory."
-        ),
-        json_schema_extra=identity_of(),  # what is shown is in the identity of the stage that shows it
+        within(0, 1_000_000),
+        "Number of earlier iterations, up to 1000000, in which the last guidance is looked for after which a retry "
+        "of the same task solved it: the reflector is shown it. 0: none. With 1000000 it is the authors' memory.",
+        identity_of(),
     )
 
 
 class GiGPOSettings(ClippedSettings):
     kind: Literal["gigpo"] = "gigpo"
-    step_weight: float = Field(
-        1.0,
-        ge=0,
-        le=1000,
-        description="Weight of a turn's own advantage beside that of its trajectory, 0 to 1000. 0: GRPO.",
+    step_weight: float = number(
+        1.0, within(0, 1000), "Weight of a turn's own advantage beside that of its trajectory, {}. 0: GRPO."
     )
-    discount: float = Field(
-        0.95, gt=0, le=1, description="Discount factor per turn in the return of a turn, above 0, up to 1."
-    )
+    discount: float = number(0.95, above(0, 1), "Discount factor per turn in the return of a turn, {}.")
 
 
 class HGPOSettings(ClippedSettings):
     kind: Literal["hgpo"] = "hgpo"
-    history: int = Field(
-        2, ge=0, le=100, description="Number of earlier observations by which turns are compared, at most, 0 to 100."
+    history: int = number(2, within(0, 100), "Number of earlier observations by which turns are compared, at most, {}.")
+    weight_power: float = number(
+        1.0, within(0, 100), "Power of a comparison's weight, {}: that by the last k observations weighs (k + 1)^power."
     )
-    weight_power: float = Field(
-        1.0,
-        ge=0,
-        le=100,
-        description="Power of a comparison's weight, 0 to 100: that by the last k observations weighs (k + 1)^power.",
-    )
-    discount: float = Field(
-        0.95, gt=0, le=1, description="Discount factor per turn in the return of a turn, above 0, up to 1."
-    )
+    discount: float = number(0.95, above(0, 1), "Discount factor per turn in the return of a turn, {}.")
 
 
 class ProcessSupervisionSettings(ClippedSettings):
     kind: Literal["process_supervision"] = "process_supervision"
-    discount: float = Field(
+    discount: float = number(
         1.0,
-        ge=0,
-        le=1,
-        description=(
-            "Discount factor per turn of later rewards in a turn's advantage, 0 to 1. 0: only the turn's own reward."
-        ),
+        within(0, 1),
+        "Discount factor per turn of later rewards in a turn's advantage, {}. 0: only the turn's own reward.",
     )
 
 
@@ -247,18 +204,15 @@ class VinePPOSettings(ClippedSettings):
             "none."
         ),
     )
-    kl_coefficient: float = Field(0.0001, ge=0, le=10, description=KL)
-    continuations: int = Field(
-        3, ge=1, le=64, description="Number of episodes that are played from each sampled turn, 1 to 64 (paper: 9)."
+    kl_coefficient: float = number(0.0001, within(0, 10), KL)
+    continuations: int = number(
+        3, within(1, 64), "Number of episodes that are played from each sampled turn, {} (paper: 9)."
     )
-    turns_sampled: int = Field(
+    turns_sampled: int = number(
         3,
-        ge=1,
-        le=256,
-        description=(
-            "Largest number of turns per trajectory, besides the first, whose value is sampled, 1 to 256. They are "
-            "spread evenly; the turns from one of them up to the next share an advantage."
-        ),
+        within(1, 256),
+        "Largest number of turns per trajectory, besides the first, whose value is sampled, {}. They are spread "
+        "evenly; the turns from one of them up to the next share an advantage.",
     )
 
 
@@ -269,7 +223,7 @@ class RLOOSettings(MethodSettings):
 
 class HINTSettings(ClippedSettings, GuidedSettings):
     kind: Literal["hint"] = "hint"
-    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
+    kl_coefficient: float = number(0.0, within(0, 10), KL)
     guidance: GuidanceRule = Field("hint", description=GUIDANCE)
     guidance_position: GuidancePosition = Field("mid_system", description=POSITION)
 

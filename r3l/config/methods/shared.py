@@ -7,6 +7,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from r3l.config.numbers import above, between, number, within
 from r3l.config.section import Member, identity_of
 from r3l.records.plan import GuidanceRule
 
@@ -22,9 +23,9 @@ TOP_RULE = (
     "the task; none: no trajectory."
 )
 AMPLIFY = "Amplify positive advantages: the top ones to top_value, the others by alpha (paper, Eq. 8)."
-KL = "Weight of the KL penalty to the starting policy, 0 to 10. 0: no reference policy is loaded."
-CLIP_LOW = "Lower clip range, above 0, below 1. The importance ratio is clipped at 1 minus this value."
-CLIP_HIGH = "Upper clip range, above 0, up to 1000. The importance ratio is clipped at 1 plus this value."
+KL = "Weight of the KL penalty to the starting policy, {}. 0: no reference policy is loaded."
+CLIP_LOW = "Lower clip range, {}. The importance ratio is clipped at 1 minus this value."
+CLIP_HIGH = "Upper clip range, {}. The importance ratio is clipped at 1 plus this value."
 INVALID = (
     "What an invalid reflection leads to. skip: no retry; clamp: a retry from the nearest valid pivot; zero: a retry "
     "from turn 0."
@@ -47,18 +48,13 @@ class MethodSettings(Member):
 
     scale: Literal["std", "none"] = Field("std", description=SCALE)
     loss_normalisation: Normalisation = Field("trajectory", description=NORMALISATION)
-    loss_tokens: int = Field(
+    loss_tokens: int = number(
         1024,
-        ge=1,
-        le=10_000_000,
-        description=(
-            "Number of reply tokens that divides a trajectory's loss if loss_normalisation is constant, 1 to 10000000."
-        ),
+        within(1, 10_000_000),
+        "Number of reply tokens that divides a trajectory's loss if loss_normalisation is constant, {}.",
     )
-    loss_factor: float = Field(
-        1.0, gt=0, le=1000, description="Factor on the RL loss, above 0, up to 1000 (preset released: 0.5)."
-    )
-    kl_coefficient: float = Field(0.0, ge=0, le=10, description=KL)
+    loss_factor: float = number(1.0, above(0, 1000), "Factor on the RL loss, {} (preset released: 0.5).")
+    kl_coefficient: float = number(0.0, within(0, 10), KL)
     kl_estimator: Literal["k1", "k2", "k3"] = Field("k3", description="Estimator of the KL penalty.")
     kl_estimator_distilled: Literal["k1", "k2", "k3"] = Field(
         "k2",
@@ -68,25 +64,18 @@ class MethodSettings(Member):
         ),
     )
     top_rule: Literal["group_max", "success", "none"] = Field("none", description=TOP_RULE)
-    top_value: float | None = Field(
-        None, ge=-100, le=100, description="Advantage of the top trajectories, -100 to 100. If empty, alpha."
-    )
-    alpha: float = Field(
-        3.0, ge=1, le=100, description="Factor on positive advantages below the top, 1 to 100 (paper, Eq. 8: 3)."
-    )
+    top_value: float | None = number(None, within(-100, 100), "Advantage of the top trajectories, {}. If empty, alpha.")
+    alpha: float = number(3.0, within(1, 100), "Factor on positive advantages below the top, {} (paper, Eq. 8: 3).")
     amplify: bool = Field(False, description=AMPLIFY)
-    success_threshold: float = Field(
-        1.0, ge=-100, le=100, description="Smallest reward with which a trajectory counts as solved, -100 to 100."
+    success_threshold: float = number(
+        1.0, within(-100, 100), "Smallest reward with which a trajectory counts as solved, {}."
     )
-    off_policy_delta: float = Field(
+    off_policy_delta: float = number(
         0.0,
-        ge=0,
-        le=1000,
-        description=(
-            "Threshold of the off-policy mask in nats per token, 0 to 1000 (DeepSeek-V3.2). A row of negative "
-            "advantage is masked if the mean log-probability of its trained tokens is lower by more than this than "
-            "when they were sampled, under guidance or not. 0: no mask."
-        ),
+        within(0, 1000),
+        "Threshold of the off-policy mask in nats per token, {} (DeepSeek-V3.2). A row of negative advantage is "
+        "masked if the mean log-probability of its trained tokens is lower by more than this than when they were "
+        "sampled, under guidance or not. 0: no mask.",
     )
 
     sampler_ratio: Literal["auto", "none", "truncate", "mask", "sequence_mask"] = Field(
@@ -99,19 +88,17 @@ class MethodSettings(Member):
         ),
         json_schema_extra=identity_of("training_rows", later=True),
     )
-    sampler_low: float = Field(
+    sampler_low: float = number(
         0.5,
-        ge=0,
-        le=1,
-        description="Lower bound of the ratio of trainer to engine, 0 to 1, if sampler_ratio is mask.",
-        json_schema_extra=identity_of("training_rows", later=True),
+        within(0, 1),
+        "Lower bound of the ratio of trainer to engine, {}, if sampler_ratio is mask.",
+        identity_of("training_rows", later=True),
     )
-    sampler_high: float = Field(
+    sampler_high: float = number(
         2.0,
-        ge=1,
-        le=1000,
-        description="Upper bound of the ratio of trainer to engine, 1 to 1000 (TIS: 2, TRL: 3, IcePop: 5).",
-        json_schema_extra=identity_of("training_rows", later=True),
+        within(1, 1000),
+        "Upper bound of the ratio of trainer to engine, {} (TIS: 2, TRL: 3, IcePop: 5).",
+        identity_of("training_rows", later=True),
     )
     outcome_gate: bool = Field(
         False,
@@ -137,16 +124,13 @@ class MethodSettings(Member):
 class ClippedSettings(MethodSettings):
     """Settings that all methods with an importance ratio share."""
 
-    kl_coefficient: float = Field(
+    kl_coefficient: float = number(
         0.01,
-        ge=0,
-        le=10,
-        description=(
-            "Weight of the KL penalty to the starting policy, 0 to 10 (paper: 0.01). 0: no reference policy is loaded."
-        ),
+        within(0, 10),
+        "Weight of the KL penalty to the starting policy, {} (paper: 0.01). 0: no reference policy is loaded.",
     )
-    clip_low: float = Field(0.2, gt=0, lt=1, description=CLIP_LOW)
-    clip_high: float = Field(0.2, gt=0, le=1000, description=CLIP_HIGH)
+    clip_low: float = number(0.2, between(0, 1), CLIP_LOW)
+    clip_high: float = number(0.2, above(0, 1000), CLIP_HIGH)
 
 
 class GuidedSettings(MethodSettings):
@@ -162,23 +146,21 @@ class GuidedSettings(MethodSettings):
         ),
         json_schema_extra=identity_of(),  # what it is belongs to the reflections by its digest
     )
-    teacher_every: int = Field(
+    teacher_every: int = number(
         0,
-        ge=0,
-        le=1000,
-        description="For teacher=start: number of iterations after which the run's own policy of then teaches, 0 to "
-        "1000. 0: the start teaches throughout.",
-        json_schema_extra=identity_of(),  # as above
+        within(0, 1000),
+        "For teacher=start: number of iterations after which the run's own policy of then teaches, {}. 0: the start "
+        "teaches throughout.",
+        identity_of(),
     )
     teacher_model: str = Field(
         "", description="Name of the teacher's model on that server.", json_schema_extra=identity_of()
     )
-    hint_level: int = Field(
+    hint_level: int = number(
         0,
-        ge=0,
-        le=9,
-        description="Level of the first hint if guidance is hint, 0 to 9. 0 is the vaguest. Each further retry of the "
-        "same base gets a hint that is one level more precise.",
+        within(0, 9),
+        "Level of the first hint if guidance is hint, {}. 0 is the vaguest. Each further retry of the same base gets "
+        "a hint that is one level more precise.",
     )
 
     @model_validator(mode="after")
