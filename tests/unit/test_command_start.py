@@ -36,10 +36,10 @@ print(*sorted({module for name in sys.modules for module in (name, name.partitio
 NEVER = {"prefect", "torch", "transformers", "pandas"}
 
 
-def loaded(*words: str) -> set[str]:
-    """The modules that a command has loaded when it is done."""
+def loaded(*words: str) -> tuple[str, set[str]]:
+    """What a command prints, and the modules that it has loaded when it is done."""
     done = subprocess.run([sys.executable, "-c", LOADED, *words], capture_output=True, text=True, cwd=ROOT, check=True)
-    return set(done.stdout.splitlines()[-1].split())
+    return done.stdout, set(done.stdout.splitlines()[-1].split())
 
 
 @pytest.fixture(scope="module")
@@ -50,21 +50,17 @@ def root(tmp_path_factory) -> str:
     return store.root
 
 
-def test_the_list_of_commands_begins_with_those_of_every_day():
-    listed = subprocess.run([sys.executable, "-m", "flows.cli.app", "--help"], capture_output=True, text=True, cwd=ROOT)
-    commands = re.findall(r"^│ ([a-z][a-z-]*) {2,}", listed.stdout, re.MULTILINE)
+def test_the_list_of_commands_begins_with_those_of_every_day_and_loads_none():
+    printed, modules = loaded("--help")
+    commands = re.findall(r"^│ ([a-z][a-z-]*) {2,}", printed, re.MULTILINE)
     assert commands[:6] == ["iterate", "train", "status", "audit", "sql", "evaluate"]
     assert set(app.PLACES) <= set(commands)
-
-
-def test_the_list_of_commands_loads_none_of_them():
-    heavy = {*NEVER, "duckdb", "pyarrow", "numpy", "pydantic", "r3l.store", "r3l.config"}
-    assert not loaded("--help") & heavy
+    assert not modules & {*NEVER, "duckdb", "pyarrow", "numpy", "pydantic", "r3l.store", "r3l.config"}
 
 
 @pytest.mark.parametrize("words", [("sql", "SELECT count(*) FROM base"), ("runs",), ("status", "demo")], ids=str)
 def test_a_reading_command_loads_no_settings(words, root):
-    assert not loaded(*words, "--store", root) & {*NEVER, "jinja2", "r3l.config", "r3l.environments", "r3l.engines"}
+    assert not loaded(*words, "--store", root)[1] & {*NEVER, "jinja2", "r3l.config", "r3l.environments", "r3l.engines"}
 
 
 def test_every_command_is_described_as_it_is_written():

@@ -47,7 +47,21 @@ def pool(settings: AlfworldSettings) -> Iterator[WorldPool]:
         yield pool
 
 
-def test_sessions_from_many_threads_do_not_mix(pool: WorldPool, settings: AlfworldSettings, tasks: list[Task]) -> None:
+@pytest.fixture(scope="module")
+def calm(settings: AlfworldSettings) -> Iterator[WorldPool]:
+    """For tests after which its worker is as it was before."""
+    with WorldPool(settings) as pool:
+        yield pool
+
+
+def counted(pool: WorldPool, before: dict[str, int]) -> dict[str, int]:
+    """What the pool has done since."""
+    return {name: count - before[name] for name, count in pool.counts().items()}
+
+
+def test_sessions_from_many_threads_do_not_mix(calm: WorldPool, tasks: list[Task]) -> None:
+    pool, before = calm, calm.counts()
+
     def play(number: int) -> list[str]:
         task, session = tasks[number % len(tasks)], f"session {number}"
         seen = pool.start(session, task).result(60)
@@ -62,7 +76,7 @@ def test_sessions_from_many_threads_do_not_mix(pool: WorldPool, settings: Alfwor
         episodes = list(threads.map(play, range(12)))
     assert episodes[0:4] == episodes[4:8] == episodes[8:12]
     assert len({tuple(episode) for episode in episodes}) == 4
-    assert pool.counts() == {"steps": 72, "restores": 0, "replays": 0, "restarts": 0}
+    assert counted(pool, before) == {"steps": 72, "restores": 0, "replays": 0, "restarts": 0}
 
 
 def test_a_closing_pool_interrupts_its_calls_and_they_are_no_faults_of_the_world(
@@ -80,7 +94,8 @@ def test_a_closing_pool_interrupts_its_calls_and_they_are_no_faults_of_the_world
     pool.close()
 
 
-def test_signals_for_a_whole_terminal_do_not_reach_a_worker(pool: WorldPool, tasks: list[Task]) -> None:
+def test_signals_for_a_whole_terminal_do_not_reach_a_worker(calm: WorldPool, tasks: list[Task]) -> None:
+    pool = calm
     pool.start("a", tasks[0]).result(60)
     worker = pool.workers[0].process.pid
     assert os.getpgid(worker) != os.getpgid(0)
@@ -90,7 +105,8 @@ def test_signals_for_a_whole_terminal_do_not_reach_a_worker(pool: WorldPool, tas
     assert pool.counts()["restarts"] == 0
 
 
-def test_a_rollback_through_the_pool_sees_the_same_observations(pool: WorldPool, tasks: list[Task]) -> None:
+def test_a_rollback_through_the_pool_sees_the_same_observations(calm: WorldPool, tasks: list[Task]) -> None:
+    pool, before = calm, calm.counts()
     seen = pool.start("base", tasks[0]).result(60)
     actions, texts = [], [seen.text]
     for turn in range(5):
@@ -103,7 +119,7 @@ def test_a_rollback_through_the_pool_sees_the_same_observations(pool: WorldPool,
     assert pool.step("retry", actions[3]).result(60).observation.text == texts[4]
     wrong = pool.rollback("retry", tasks[0], actions[:3], [*texts[:2], "elsewhere", texts[3]]).result(60)
     assert wrong.diverged_at == 2
-    assert pool.counts()["restores"] == 1
+    assert counted(pool, before)["restores"] == 1
     with pytest.raises(ValueError, match="3 actions need 4 observations"):
         pool.rollback("retry", tasks[0], actions[:3], texts[:2])
 
@@ -227,7 +243,8 @@ def test_a_run_stores_the_worker_that_a_fresh_one_replaced() -> None:
     assert "exit status -9" in event.reason
 
 
-def test_errors_of_an_environment_are_messages(pool: WorldPool, tasks: list[Task]) -> None:
+def test_errors_of_an_environment_are_messages(calm: WorldPool, tasks: list[Task]) -> None:
+    pool = calm
     broken = Task(**{**{name: getattr(tasks[0], name) for name in Task.__slots__}, "payload": '{"game": "nowhere"}'})
     with pytest.raises(WorldError, match=r"no game at .*nowhere"):
         pool.start("broken", broken).result(60)

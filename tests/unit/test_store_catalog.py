@@ -1,7 +1,9 @@
 """Views over what manifests name, counted by hand from tests/support/store_iteration.py."""
 
+from collections.abc import Iterator
 from dataclasses import replace
 
+import duckdb
 import pytest
 
 from infra.pages.dictionary import dictionary
@@ -22,8 +24,17 @@ def store(tmp_path) -> Store:
     return store
 
 
-def ask(store: Store, sql: str) -> list[tuple]:
-    return connect(store).execute(sql).fetchall()
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Of a store that no test changes."""
+    store = Store.open(str(tmp_path_factory.mktemp("store")))
+    commit_iteration(store)
+    with connect(store) as connection:
+        yield connection
+
+
+def ask(connection: duckdb.DuckDBPyConnection, sql: str) -> list[tuple]:
+    return connection.execute(sql).fetchall()
 
 
 def test_an_empty_store_has_every_view_with_its_columns(tmp_path):
@@ -36,12 +47,12 @@ def test_an_empty_store_has_every_view_with_its_columns(tmp_path):
         assert connection.execute(f"SELECT * FROM {view}").fetchall() == []
 
 
-def test_tables_have_their_rows_and_their_place(store):
-    assert ask(store, "SELECT run, branch, iteration, shard, count(*) FROM turns GROUP BY ALL") == [
+def test_tables_have_their_rows_and_their_place(whole):
+    assert ask(whole, "SELECT run, branch, iteration, shard, count(*) FROM turns GROUP BY ALL") == [
         ("demo", "", 0, 0, 12 + 3 + 6)
     ]
-    assert ask(store, "SELECT shard, count(*) FROM updates GROUP BY ALL") == [(None, 1)]
-    assert ask(store, "SELECT kind, count(*) FROM trajectories GROUP BY ALL ORDER BY ALL") == [
+    assert ask(whole, "SELECT shard, count(*) FROM updates GROUP BY ALL") == [(None, 1)]
+    assert ask(whole, "SELECT kind, count(*) FROM trajectories GROUP BY ALL ORDER BY ALL") == [
         ("base", 4),
         ("distilled", 2),
         ("retry", 2),
@@ -63,9 +74,9 @@ def test_a_path_is_no_pattern(tmp_path):
         connect(store)
 
 
-def test_pivots_put_the_whole_story_in_one_row(store):
+def test_pivots_put_the_whole_story_in_one_row(whole):
     columns = "base_id, reflection_id, distilled_id, pivot_turn, base_reward, retry_reward, gain, outcome"
-    rows = ask(store, f"SELECT {columns} FROM pivots ORDER BY task")
+    rows = ask(whole, f"SELECT {columns} FROM pivots ORDER BY task")
     first, second = "iteration=0/task=0/base=0", "iteration=0/task=1/base=1"
     assert rows == [
         (first, f"{first}/reflection=0", "iteration=0/task=0/distilled=0", 1, 0.0, 1.0, 1.0, "failure"),
@@ -73,8 +84,8 @@ def test_pivots_put_the_whole_story_in_one_row(store):
     ]
 
 
-def test_an_iteration_is_one_row_of_figures(store):
-    found = connect(store).sql("SELECT * FROM iterations").to_arrow_table().to_pylist()[0]
+def test_an_iteration_is_one_row_of_figures(whole):
+    found = whole.sql("SELECT * FROM iterations").to_arrow_table().to_pylist()[0]
     assert (
         found
         | {
@@ -106,14 +117,14 @@ def test_an_iteration_is_one_row_of_figures(store):
     )
 
 
-def test_groups_weigh_what_credit_made_of_them(store):
+def test_groups_weigh_what_credit_made_of_them(whole):
     columns = "members, bases, distilled, reward_mean, mixed, positive_mass, round(negative_mass, 6)"
-    rows = ask(store, f"SELECT {columns} FROM groups ORDER BY task")
+    rows = ask(whole, f"SELECT {columns} FROM groups ORDER BY task")
     assert rows == [(3, 2, 1, pytest.approx(2 / 3), True, 6.0, 1.154701), (3, 2, 1, 0.0, False, 0.0, 0.0)]
 
 
-def test_the_account_balances(store):
-    rows = ask(store, "SELECT stage, attempts, trained, led_on, dropped, unaccounted FROM account ORDER BY stage")
+def test_the_account_balances(whole):
+    rows = ask(whole, "SELECT stage, attempts, trained, led_on, dropped, unaccounted FROM account ORDER BY stage")
     assert rows == [
         ("base", 4, 2, 0, 2, 0),
         ("distilled", 2, 1, 0, 1, 0),
@@ -141,7 +152,10 @@ def test_a_branch_sees_what_it_took_over_beside_what_it_made(store):
 def test_runs_are_kept_apart(store):
     commit_iteration(store, run="other")
     assert connect(store, ["other"]).execute("SELECT DISTINCT run FROM turns").fetchall() == [("other",)]
-    assert ask(store, "SELECT run, count(*) FROM pivots GROUP BY ALL ORDER BY ALL") == [("demo", 2), ("other", 2)]
+    assert ask(connect(store), "SELECT run, count(*) FROM pivots GROUP BY ALL ORDER BY ALL") == [
+        ("demo", 2),
+        ("other", 2),
+    ]
 
 
 def test_the_dictionary_is_what_the_code_makes(request):

@@ -20,12 +20,18 @@ MANIFEST = f"{CREDIT}/stage.json"
 DEEP = "[" * 100_000 + "]" * 100_000
 
 
-@pytest.fixture
-def store(tmp_path) -> Store:
-    store = Store.open(str(tmp_path / "store"))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Store:
+    store = Store.open(str(tmp_path_factory.mktemp("whole")))
     for iteration in range(2):
         commit_iteration(store, "demo", iteration=iteration, code=1)
     return store
+
+
+@pytest.fixture
+def store(whole, tmp_path) -> Store:
+    """A copy to damage."""
+    return Store.open(str(shutil.copytree(whole.root, tmp_path / "store")))
 
 
 def replaced(path: Path, make: Callable[[Path], Any]) -> None:
@@ -37,8 +43,8 @@ def said(store: Store) -> str:
     return "\n".join(map(str, check_run(store, "demo")))
 
 
-def test_the_store_is_sound_before(store):
-    assert said(store) == ""
+def test_the_store_is_sound_before(whole):
+    assert said(whole) == ""
 
 
 @pytest.mark.parametrize("name", ["stage.json", "part"])

@@ -102,26 +102,26 @@ SETTINGS = [
 ]
 
 
-@pytest.mark.parametrize(("macro", "mask", "settings"), SETTINGS, ids=[macro for macro, _, _ in SETTINGS])
-def test_the_macros_are_the_python(macro: str, mask: str, settings, tmp_path):
+@pytest.fixture(scope="module")
+def credited(tmp_path_factory):
+    """(the members of 60 random groups, a connection to a store of them and of the paper's credit)."""
     rng = np.random.default_rng(7)
     members = [member for task in range(60) for member in group(rng, task)]
-    store = Store.open(str(tmp_path))
-    bases = [member for member in members if member.kind == "base"]
-    commit_stage(store, "base", {"trajectories": bases}, [], "demo", 0)
-    commit_stage(
-        store,
-        "distilled",
-        {"trajectories": [member for member in members if member.kind == "distilled"]},
-        [],
-        "demo",
-        0,
-    )
+    store = Store.open(str(tmp_path_factory.mktemp("credited")))
+    for stage in ("base", "distilled"):
+        of_kind = [member for member in members if member.kind == stage]
+        commit_stage(store, stage, {"trajectories": of_kind}, [], "demo", 0)
     credits, _ = credit_stage(R3LSettings(), members)
     commit_stage(store, "credit", {"credit": credits}, [], "demo", 0)
+    with connect(store) as connection:
+        yield members, connection
+
+
+@pytest.mark.parametrize(("macro", "mask", "settings"), SETTINGS, ids=[macro for macro, _, _ in SETTINGS])
+def test_the_macros_are_the_python(macro: str, mask: str, settings, credited):
+    members, connection = credited
     expected, _ = credit_stage(settings, members)
     assert len(expected) == len(members)
-    connection = connect(store)
     advantages = dict(connection.execute(f"SELECT trajectory_id, advantage FROM {macro}").fetchall())
     masks = dict(connection.execute(f"SELECT trajectory_id, mask_turn FROM mask_turns('{mask}')").fetchall())
     assert advantages == pytest.approx({credit.trajectory_id: credit.advantage for credit in expected}, abs=1e-12)

@@ -1,5 +1,6 @@
 """SQL that others wrote reads the tables of the store, and nothing else."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
@@ -21,9 +22,10 @@ def root(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def connection(root) -> duckdb.DuckDBPyConnection:
+def connection(root) -> Iterator[duckdb.DuckDBPyConnection]:
     """What one question did to it, the next ones would meet."""
-    return connect_for_users(Store.open(str(root)))
+    with connect_for_users(Store.open(str(root))) as connection:
+        yield connection
 
 
 @pytest.mark.parametrize(
