@@ -4,6 +4,7 @@
 iteration, a group, a batch) takes its records from here.
 """
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,6 +74,13 @@ def reflection(
     known |= {"response_ids": [32, 33], "response_logprobs": [-3.2, -3.3], "finish_reason": "stop"}
     known |= {"policy": "p0", "seed": 0, "seconds": 0.0}
     return Reflection(**(known | fields))
+
+
+def report(pivot: Any = 0, outcome: str = "failure", advice: str = "go right", **fields: Any) -> str:
+    """A reflection's reply, as a policy that has the form writes it."""
+    known = {"trajectory_summary": "s", "root_cause_analysis": "c", "trajectory_outcome": outcome}
+    known |= {"improvement_suggestion": advice, "retry_from_step": pivot}
+    return json.dumps(known | fields)
 
 
 def training_row(source_id: str, ids: Sequence[int], weights: Sequence[float], **fields: Any) -> TrainingRow:

@@ -1,7 +1,6 @@
 """A method's whole iteration in the corridor: real exploration stages, credit, training rows and update; only the
 policy is scripted."""
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from r3l.training.parallel.ranks import Ranks
 from r3l.training.update import run_update
 from tests.support.fakes import explorer
 from tests.support.records import corridor_task as task
+from tests.support.records import report
 
 GUIDE = "previous attempt"
 TASKS = [task(slot=0), task(slot=1)]
@@ -31,15 +31,7 @@ def walker(request_id: str, prompt: str) -> str:
     0 of task 1, whose retry dawdles to the turn limit. What it reflects is right, the pivot is turn 2."""
     if "/reflection=" in request_id:
         won = "Reward: 1.0" in prompt
-        return json.dumps(
-            {
-                "trajectory_summary": "s",
-                "root_cause_analysis": "c",
-                "trajectory_outcome": "success" if won else "failure",
-                "improvement_suggestion": "go right",
-                "retry_from_step": 0 if won else 2,
-            }
-        )
+        return report(0, "success") if won else report(2)
     turn = int(request_id.rsplit("=", 1)[1])
     if GUIDE in prompt:
         return "!wait" if "task=1/base=0" in request_id else "!right"

@@ -116,15 +116,7 @@ class Learner:
     def reply(self, request_id: str, prompt: str) -> str:
         if "/reflection=" in request_id:
             outcome = "success" if "Reward: 1.0" in prompt else "failure"
-            return json.dumps(
-                {
-                    "trajectory_summary": "s",
-                    "root_cause_analysis": "c",
-                    "trajectory_outcome": outcome,
-                    "improvement_suggestion": GUIDANCE,
-                    "retry_from_step": 0,
-                }
-            )
+            return records.report(0, outcome, GUIDANCE)
         observation = prompt.rsplit("<u>", 1)[1].removesuffix("<a>").split("\n")[-1]
         if GUIDANCE in prompt and self.random.random() < 0.3:  # who is told to take heed says so
             return "!heed"

@@ -18,8 +18,9 @@ from tests.support.exploration_group import base as base_trajectory
 from tests.support.exploration_group import played
 from tests.support.fakes import END, CharChat, ScriptedEngine, done, explorer
 from tests.support.records import corridor_task as task
+from tests.support.records import report
 from tests.unit.chat_tokenizers import FAMILIES, family_tokenizer
-from tests.unit.test_exploration import GUIDE, PLAN, ids, report, run, text, trapper
+from tests.unit.test_exploration import GUIDE, PLAN, ids, run, text, trapper
 from tests.unit.test_warm_start_training import SYSTEM, demonstration
 
 COUNTED = (

@@ -1,6 +1,5 @@
 """Controls: retries from other pivots and under other guidance, on the household world with scripted replies."""
 
-import json
 import random
 
 import pytest
@@ -16,6 +15,7 @@ from r3l.exploration.stages import base_stage, distilled_stage, reflections_stag
 from r3l.lab.warm_start.household.player import play
 from r3l.methods import plan
 from tests.support.fakes import CharChat, ScriptedEngine
+from tests.support.records import report
 
 SETTINGS = HouseholdSettings(level="easy", train_tasks=40, max_turns=16)
 ASKED = 2  # the pivot that every reflection names
@@ -41,15 +41,7 @@ def explored(world, **control):
     def script(request, prompt):
         slot = int(request.split("task=")[1].split("/")[0])
         if "reflection" in request:
-            return json.dumps(
-                {
-                    "trajectory_summary": "s",
-                    "root_cause_analysis": "c",
-                    "trajectory_outcome": "failure",
-                    "improvement_suggestion": f"advice of task {slot}",
-                    "retry_from_step": ASKED,
-                }
-            )
+            return report(ASKED, advice=f"advice of task {slot}")
         if "retry" in request:
             prompts.setdefault(slot, prompt)
         turn = int(request.rsplit("turn=", 1)[1])

@@ -13,22 +13,10 @@ from r3l.exploration.sample import sample
 from r3l.records import Episode, Kind, SamplingPlan, Status, observation_hash
 from tests.support.fakes import END, CorridorPool, done, explorer
 from tests.support.records import corridor_task as task
+from tests.support.records import report
 
 GUIDE = "previous attempt"
 PLAN = SamplingPlan(bases=1, reflection="report", retries_per_base=1, retry_when="not_success")
-
-
-def report(pivot, outcome="failure", **extra) -> str:
-    return json.dumps(
-        {
-            "trajectory_summary": "s",
-            "root_cause_analysis": "c",
-            "trajectory_outcome": outcome,
-            "improvement_suggestion": "go right",
-            "retry_from_step": pivot,
-        }
-        | extra
-    )
 
 
 def trapper(reflection: str):

@@ -38,6 +38,7 @@ from r3l.training.gradients import RowScores, row_gradient
 from tests.support.exploration_group import base, distilled, played, reflection, retry
 from tests.support.fakes import CharChat, ScriptedEngine, explorer
 from tests.support.planted import planted
+from tests.support.records import report
 from tests.support.rehearsal import GUIDE, TASKS, rehearse, walker
 from tests.support.store_iteration import commit_iteration, iteration_tables
 from tests.support.update_world import record, write_policy
@@ -48,22 +49,11 @@ ASKED = Sampling(0.7, 64, 5, ())
 CHAT = [{"role": "user", "content": "what went wrong?"}]
 
 
-def report(advice: str) -> str:
-    return json.dumps(
-        {
-            "trajectory_summary": "s",
-            "root_cause_analysis": "the teacher's cause",
-            "trajectory_outcome": "failure",
-            "improvement_suggestion": advice,
-            "retry_from_step": 2,
-        }
-    )
-
-
 def guided(same_tokens=True, **settings):
     """(reflections, retries, distilled, requests) of two tasks, N = 4, with guidance as the settings ask for."""
     wanted = plan(R3LSettings(**settings), 4)
-    teacher = PolicyTeacher(ScriptedEngine(lambda name, prompt: report("as taught")), CharChat(), "t1", same_tokens)
+    engine = ScriptedEngine(lambda name, prompt: report(2, advice="as taught"))
+    teacher = PolicyTeacher(engine, CharChat(), "t1", same_tokens)
     world = replace(explorer(walker), teacher=teacher)
     bases = stages.base_stage(world, TASKS, wanted)
     reflections = stages.reflections_stage(world, TASKS, wanted, bases, bases, 0)

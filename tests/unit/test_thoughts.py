@@ -8,15 +8,11 @@ from r3l.environments.math.replies import last_box, parse_answer_reply, parse_bo
 from r3l.environments.replies import after_thought, parse_tagged_reply
 from r3l.environments.tools.calls import parse_calls
 from r3l.exploration.report import parse_report
+from tests.support.records import report
 
 CALL = '<tool_call>{"name": "find", "arguments": {}}</tool_call>'
 OTHER = '<tool_call>{"name": "lose", "arguments": {}}</tool_call>'
 NAMES = ("find", "lose")
-
-
-def report(pivot: int) -> str:
-    fields = dict.fromkeys(("trajectory_summary", "root_cause_analysis", "improvement_suggestion"), "x")
-    return json.dumps({**fields, "trajectory_outcome": "failure", "retry_from_step": pivot})
 
 
 @pytest.mark.parametrize(

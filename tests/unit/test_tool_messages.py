@@ -11,7 +11,8 @@ from r3l.exploration import stages
 from r3l.records import SamplingPlan, Task
 from tests.support.fakes import CorridorPool, CorridorWorld, done, explorer
 from tests.support.records import corridor_task as task
-from tests.unit.test_exploration import report, text, trapper
+from tests.support.records import report
+from tests.unit.test_exploration import text, trapper
 
 
 def as_tool(step: Step) -> Step:

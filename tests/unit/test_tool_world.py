@@ -23,6 +23,7 @@ from r3l.exploration.explorer import Explorer
 from r3l.exploration.sample import sample
 from r3l.records import SamplingPlan
 from tests.support.fakes import CharChat, ScriptedEngine, done, explorer
+from tests.support.records import report
 from tests.unit.chat_tokenizers import CHATML, TEMPLATES, tokenizer_with
 
 SETTINGS = ToolsSettings(train_tasks=6, heldout_tasks=3, workers=1)
@@ -118,13 +119,11 @@ def test_a_retry_ships_what_the_base_had_shipped_wrongly() -> None:
     task = world.tasks("train")[0]
     good = solution(task)
     *before, (name, arguments) = good
-    report = {"trajectory_summary": "s", "root_cause_analysis": "c", "trajectory_outcome": "failure"}
-    report |= {"improvement_suggestion": "i", "retry_from_step": len(before)}
 
     def script(request_id: str, prompt: str) -> str:
         turn = int(request_id.rsplit("=", 1)[1])
         if "/reflection=" in request_id:
-            return json.dumps(report)
+            return report(len(before))
         if turn < len(good) - 1:
             return reply(*good[turn][:1], **good[turn][1])
         if turn == len(good) - 1:
