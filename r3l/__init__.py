@@ -17,26 +17,7 @@ from typing import TYPE_CHECKING, Any
 from r3l.version import __version__
 
 if TYPE_CHECKING:
-    from r3l.interface import (
-        Answer,
-        Config,
-        Engine,
-        EngineSettings,
-        Environment,
-        EnvironmentSettings,
-        Method,
-        MethodSettings,
-        R3LError,
-        Replayed,
-        Run,
-        Tables,
-        World,
-        compose,
-        evaluate,
-        iterate,
-        open_store,
-        train,
-    )
+    from r3l.interface import *
 
 __all__ = [
     "Answer",
