@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from flows.cli.options import Branch, Root, Run, RunOf, RunWord, the_run
+from flows.cli.options import AsJson, Branch, Root, Run, RunOf, RunWord, the_run
 from flows.cli.screen.console import say, say_json, screen
 from r3l.errors import ConfigError
 from r3l.store.stage import Store
@@ -175,7 +175,7 @@ def bisect(
         bool,
         typer.Option("--again", "--sample", help="make the stage again, too, where that takes an engine or a training"),
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find the first iteration, stage, row, turn and token in which two runs differ, and the cause; then make that one
     stage of both again from what it was made from, to see which of them follows."""
@@ -203,9 +203,9 @@ def bisect(
 def credit(
     run: Annotated[str, typer.Argument(help="name of the run")] = "demo",
     iteration: Annotated[int, typer.Option(min=0, help="a stored iteration")] = 0,
-    branch: Annotated[str, typer.Option(help="a branch of the run")] = "",
+    branch: Branch = "",
     methods: Annotated[str, typer.Option(help="only these method presets, separated by commas; empty: all")] = "",
-    store: Annotated[str, typer.Option("--store", help="store; empty: R3L_STORE, else data/runs")] = "",
+    store: Root = "",
     as_json: Annotated[
         bool, typer.Option("--json", help="one JSON object per method, with the mass of each turn")
     ] = False,

@@ -83,7 +83,7 @@ def plan(
         list[str] | None, typer.Option("--set", help="a setting, e.g. rollout.tasks=32; may be repeated")
     ] = None,
     store: Root = "",
-    as_json: Annotated[bool, typer.Option("--json", help="print the figures as JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Estimate what one iteration needs: memory and storage, and, as a run had them, tokens and time. Each figure has
     its source. Run nothing."""

@@ -228,7 +228,7 @@ def replay(
     verify: Annotated[
         bool, typer.Option("--verify", help="compare all rows, bits and all; exit code 1 where one differs")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="print the result as JSON")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Recompute stages of a stored iteration into a branch (the flow `r3l-replay`); the original never changes."""
     from flows.cli.screen.figures import show_difference
