@@ -38,6 +38,14 @@ def walker(request_id: str, prompt: str) -> str:
     return "!right" if turn < 2 or "task=0/base=1/" in request_id else "!trap"
 
 
+def both_tables(found: list[Any]) -> dict[str, list[Any]]:
+    """The two tables of episodes."""
+    return {
+        "trajectories": [one.trajectory for one in found],
+        "turns": [turn for one in found for turn in one.turns],
+    }
+
+
 def rehearse(settings: AnyMethod, group_size: int = 4) -> tuple[Tables, int]:
     """(the tables of every stage, groups that count in the batch's mean)."""
     wanted = plan(settings, group_size)
@@ -61,19 +69,13 @@ def rehearse(settings: AnyMethod, group_size: int = 4) -> tuple[Tables, int]:
     credit, dropped = credit_stage(settings, [one.trajectory for one in members], turns)
     rows, events = training_rows_stage(settings, [*bases, *retries, *distilled], reflections, credit)
 
-    def episodes(found: list[Any]) -> dict[str, list[Any]]:
-        return {
-            "trajectories": [one.trajectory for one in found],
-            "turns": [turn for one in found for turn in one.turns],
-        }
-
     return {
         "tasks": {"tasks": TASKS},
-        "base": episodes(bases),
+        "base": both_tables(bases),
         "reflections": {"reflections": reflections},
-        "retries": episodes(retries),
-        "distilled": {**episodes(distilled), "events": diverged},
-        **({"continuations": {**episodes(continued), "events": lost}} if continued else {}),
+        "retries": both_tables(retries),
+        "distilled": {**both_tables(distilled), "events": diverged},
+        **({"continuations": {**both_tables(continued), "events": lost}} if continued else {}),
         "credit": {"credit": credit, "events": dropped},
         "training_rows": {"training_rows": rows, "events": events},
     }, counted_groups(credit)

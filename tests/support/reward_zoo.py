@@ -19,6 +19,7 @@ from r3l.methods import credit_stage, plan
 from r3l.records import SamplingPlan, Task, Turn
 from tests.support import records
 from tests.support.fakes import CharChat, CorridorPool, ScriptedEngine, done
+from tests.support.rehearsal import both_tables
 
 COLOURS = ("red", "blue", "green", "white")
 REPLIES = (*(f"!press {colour}" for colour in COLOURS), "!wait", "!please", "!heed", "!quit")
@@ -166,13 +167,6 @@ def course(bug: str, iterations: int, episodes: int, seed: int = 0):
                 learner.learn(turn, given.advantage)
         honest = stages.base_stage(explorer(learner, "healthy"), tasks(iteration, episodes, "heldout"), SamplingPlan(1))
         yield (
-            {"base": rows(bases), "retries": rows(retries), "credit": {"credit": credit}},
+            {"base": both_tables(bases), "retries": both_tables(retries), "credit": {"credit": credit}},
             sum(one.trajectory.success for one in honest),
         )
-
-
-def rows(episodes):
-    return {
-        "trajectories": [one.trajectory for one in episodes],
-        "turns": [turn for one in episodes for turn in one.turns],
-    }

@@ -18,9 +18,10 @@ from safetensors.numpy import load, save
 from r3l.credit.advantages import scaled_advantages
 from r3l.errors import StoreError
 from r3l.pipeline.imports import import_run
-from r3l.store.catalog import connect
 from r3l.store.genealogy import why
-from r3l.store.stage import Store
+from tests.unit.test_imports import asked, store
+
+__all__ = ["store"]
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "imports"
 BUFFER = GOLDEN / "trinity" / "buffer.db"
@@ -33,16 +34,6 @@ SELECT flatten(list(context_ids || response_ids ORDER BY turn)),
 FROM turns GROUP BY iteration, trajectory_id ORDER BY iteration, trajectory_id
 """
 ROWS = "SELECT token_ids, weights, advantage, advantages FROM training_rows ORDER BY iteration, row_id"
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> Store:
-    return Store.open(str(tmp_path / "store"))
-
-
-def asked(store: Store, sql: str) -> list[tuple]:
-    with connect(store) as connection:
-        return connection.execute(sql).fetchall()
 
 
 def float32(values: list[float]) -> list[float]:
