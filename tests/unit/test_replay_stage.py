@@ -1,5 +1,6 @@
 """The replay stage over stored iterations: what is drawn, how often, and whose policies the update needs for it."""
 
+import shutil
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -28,13 +29,19 @@ def bench(store, iteration, *assignments):
     )
 
 
-@pytest.fixture
-def store(tmp_path):
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
     """Three iterations; in each only the group of task 0 has training rows (five of them)."""
-    store = Store.open(str(tmp_path))
+    store = Store.open(str(tmp_path_factory.mktemp("plain")))
     for iteration in range(3):
         commit_iteration(store, iteration=iteration)
     return store
+
+
+@pytest.fixture
+def store(plain, tmp_path):
+    """A copy to go on with."""
+    return Store.open(str(shutil.copytree(plain.root, tmp_path / "store")))
 
 
 def replay(store, iteration, fresh, *assignments):
@@ -93,10 +100,10 @@ def test_the_policies_of_replayed_rows_are_found_by_their_digest(store):
 MEMORY = ("training.sync_interval=1", "method.meta_replay=0.5")
 
 
-@pytest.fixture
-def corrected(tmp_path):
+@pytest.fixture(scope="module")
+def memory(tmp_path_factory):
     """Four iterations, whose group of task 0 has a learned retry and its report: cup, jar, cup, and one without."""
-    store = Store.open(str(tmp_path))
+    store = Store.open(str(tmp_path_factory.mktemp("memory")))
     for iteration, name in enumerate(("cup", "jar", "cup", "pan")):
         tables = iteration_tables(iteration)
         tables["tasks"]["tasks"] = [replace(one, task_id=f"{name} {one.task}") for one in tables["tasks"]["tasks"]]
@@ -107,6 +114,12 @@ def corrected(tmp_path):
             rows["events"] += [Event(3, "training_rows", row.source_id, "no_meta_task", "lost") for row in lost]
         commit_iteration(store, iteration=iteration, tables=tables)
     return store
+
+
+@pytest.fixture
+def corrected(memory, tmp_path):
+    """A copy to go on with."""
+    return Store.open(str(shutil.copytree(memory.root, tmp_path / "corrected")))
 
 
 def of_memory(store, iteration, fresh, *assignments):

@@ -1,5 +1,6 @@
 """Pruning gives back bytes and says what is lost; rows, manifests, figures and the newest iterations stay."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,18 @@ from r3l.store.stage import Store
 from tests.support.store_iteration import commit_evaluation, commit_iteration, commit_stage, iteration_tables
 
 
-@pytest.fixture
-def store(tmp_path) -> Store:
-    store = Store.open(str(tmp_path))
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Store:
+    store = Store.open(str(tmp_path_factory.mktemp("whole")))
     for iteration in range(3):
         commit_iteration(store, iteration=iteration)
     return store
+
+
+@pytest.fixture
+def store(whole, tmp_path) -> Store:
+    """A copy to prune."""
+    return Store.open(str(shutil.copytree(whole.root, tmp_path / "store")))
 
 
 def figures(store: Store) -> list[dict]:
