@@ -79,13 +79,6 @@ def test_the_curve_is_the_recorded_one(tmp_path: Path) -> None:
         assert got == pytest.approx(expected, rel=2e-4, abs=1e-7), f"step {step}"
 
 
-def test_the_recorded_run_learns() -> None:
-    golden = json.loads(GOLDEN.read_text())
-    assert golden[-1]["loss_sft"] < 0.9 * golden[0]["loss_sft"]
-    assert golden[-1]["kl_behaviour"] != golden[0]["kl_behaviour"]
-    assert any(step["clip_fraction"] > 0 for step in golden)
-
-
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as folder:
         GOLDEN.write_text(json.dumps(ten_steps(Path(folder)), indent=1) + "\n")

@@ -79,9 +79,7 @@ def test_a_world_derived_for_a_reward_is_played_as_the_preset_has_it(modules):
     assert compose_asked(Asked.of(assignments=["method.kind=mine:Method"]), stored).method.top_rule == "success"
 
 
-def test_links_and_names_of_the_guide_are_there():
-    for link in re.findall(r"\]\(([\w./]+)\)", GUIDE):
-        assert (ROOT / link).is_file(), link
+def test_files_that_the_guide_names_are_there():
     for path in re.findall(r"`((?:r3l|flows|tests|data|infra)/[\w./-]+\.(?:py|md|sql|toml))`", GUIDE):
         assert "NAME" in path or (ROOT / path).is_file(), path
 
