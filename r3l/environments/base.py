@@ -62,6 +62,17 @@ class Verdict:
     advice: str = ""
 
 
+def report(summary: str, cause: str, outcome: str, advice: str, pivot: int) -> dict[str, Any]:
+    """Make a report on an episode, in the paper's keys."""
+    return {
+        "trajectory_summary": summary,
+        "root_cause_analysis": cause,
+        "trajectory_outcome": outcome,
+        "improvement_suggestion": advice,
+        "retry_from_step": pivot,
+    }
+
+
 class Environment(Protocol):
     """One task in play. Each world has one such class, listed in `r3l.environments.ENVIRONMENTS`."""
 

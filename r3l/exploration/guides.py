@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from r3l.engines.base import FinishReason, Sampling
-from r3l.environments.base import Verdict
+from r3l.environments.base import Verdict, report
 from r3l.errors import ConfigError, ReflectionError
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.prompting import Kind, Message, continued_messages, reflection_messages
@@ -173,15 +173,8 @@ async def by_hint(about: About, begun: Written) -> Written:
 
 
 def as_report(summary: str, cause: str, outcome: str, advice: str, turn: int) -> str:
-    """Write a report in the paper's keys."""
-    fields = {
-        "trajectory_summary": summary,
-        "root_cause_analysis": cause,
-        "trajectory_outcome": outcome,
-        "improvement_suggestion": advice,
-        "retry_from_step": turn,
-    }
-    return json.dumps(fields, ensure_ascii=False)
+    """Write a report as the policy would."""
+    return json.dumps(report(summary, cause, outcome, advice, turn), ensure_ascii=False)
 
 
 WRITERS: dict[str, Callable[[About, Written], Awaitable[Written]]] = {

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from r3l.environments.alfworld.errand import Errand
-from r3l.environments.alfworld.oracle import Record, report
+from r3l.environments.alfworld.oracle import Record
+from r3l.environments.base import report
 from r3l.environments.replies import parse_tagged_reply
 from r3l.exploration.report import parse_report
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, DemoTurn, Habits, demonstrate_game, reply_text

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from r3l.environments.alfworld.errand import LISTED, TREATED, Errand, kind, receptacles_in
+from r3l.environments.base import report
 
 Report = dict[str, Any]
 
@@ -16,16 +17,6 @@ class Record:
     observations: list[str]
     actions: list[str]
     won: bool
-
-
-def report(summary: str, cause: str, outcome: str, suggestion: str, pivot: int) -> Report:
-    return {
-        "trajectory_summary": summary,
-        "root_cause_analysis": cause,
-        "trajectory_outcome": outcome,
-        "improvement_suggestion": suggestion,
-        "retry_from_step": pivot,
-    }
 
 
 def failure_report(record: Record) -> Report:

@@ -8,7 +8,7 @@ a small policy can learn to write it.
 from collections.abc import Sequence
 from typing import Any
 
-from r3l.environments.base import Verdict
+from r3l.environments.base import Verdict, report
 from r3l.environments.household.engine import HAND, HouseholdEngine, State, engine_of
 from r3l.environments.household.game import MARKS, TREATMENTS, Wanted, kind_of
 from r3l.environments.household.goal import instances, meets, on_target, usable
@@ -35,16 +35,6 @@ def reflect(task: Task, actions: Sequence[str], verdict: Verdict | None = None) 
         cause, advice = next_step(engine, states)
         what = useful(actions, verdict.pivot)
     return report(f"Asked: {engine.game.task()} {what}", cause, "failure", advice, verdict.pivot)
-
-
-def report(summary: str, cause: str, outcome: str, advice: str, pivot: int) -> dict[str, Any]:
-    return {
-        "trajectory_summary": summary,
-        "root_cause_analysis": cause,
-        "trajectory_outcome": outcome,
-        "improvement_suggestion": advice,
-        "retry_from_step": pivot,
-    }
 
 
 def success_report(engine: HouseholdEngine, actions: Sequence[str]) -> dict[str, Any]:

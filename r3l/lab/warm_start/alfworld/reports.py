@@ -2,7 +2,8 @@
 
 import random
 
-from r3l.environments.alfworld.oracle import Record, Report, failure_report, report
+from r3l.environments.alfworld.oracle import Record, Report, failure_report
+from r3l.environments.base import report
 
 VAGUE = ("Look more carefully.", "Open closed places.", "Do not repeat actions.")
 WASTED_TURNS = 4  # from here on a success counts as inefficient
