@@ -325,7 +325,7 @@ def test_a_folder_with_an_odd_name_is_none_of_the_run_s_and_check_names_it(store
     Path(store.root, odd, "tasks", "part-turns-000000000000.parquet").write_bytes(b"left behind")
     Path(store.root, odd, "writer.lock").write_bytes(b"left behind")
     assert store.sweep("demo") == []
-    with connect(store) as connection:
+    with connect(store, question="FROM turns, stages") as connection:
         assert connection.execute("SELECT count(*) FROM turns").fetchall() == [(21,)]
         ((run, why),) = connection.execute("FROM left_out").fetchall()
         assert run == "demo"
