@@ -180,15 +180,14 @@ def test_advantages_agree_with_serl_on_random_numbers():
         assert ours.numpy() == pytest.approx(a * np.where(in_action, 1 - mix + mix * share, 1.0), rel=1e-12)
 
 
-def test_the_stage_asks_world_and_tokenizer_where_the_method_weighs_actions(tmp_path, monkeypatch):
+def test_the_stage_asks_world_and_tokenizer_where_the_method_weighs_actions(tmp_path):
     """In the corridor a token is a character, and the action all of a reply but its end of turn."""
-    monkeypatch.setattr(calls_of_stages, "make_world", lambda settings: CorridorWorld())
     found = {}
     for weighs in ("action", "all"):
         config = compose(run="demo", method="serl", assignments=[f"method.teacher_weighs={weighs}"])
         store = Store.open(str(tmp_path / weighs))
         commit_iteration(store, tables=rehearse(config.method)[0])
-        bench = SimpleNamespace(config=config, store=store, chat=CharChat())
+        bench = SimpleNamespace(config=config, store=store, chat=CharChat(), world=CorridorWorld())
         parents = [ref for ref in store.stages("demo") if ref.stage in STAGES["training_rows"].parents]
         rows = calls_of_stages.write_training_rows.__wrapped__(bench, None, parents, 0)["training_rows"]
         taught = [UpdateRow.read(asdict(row)) for row in rows]
