@@ -9,6 +9,7 @@ from r3l.judge.bench import Bench, Looking, Tell
 from r3l.judge.compare import OF_THE_CODE, columns_to_compare, difference, settings_differences
 from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.judge.witness import Made, NotStored
+from r3l.pipeline.policies import imported_from
 from r3l.pipeline.stages import calls, replay_buffer
 from r3l.pipeline.stages.calls import CALLS
 from r3l.pipeline.stages.shards import Chain, submit
@@ -33,6 +34,11 @@ def stages_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_o
     if config is None:
         for one in place.manifests:
             passed_over(key_of_manifest(one), "the settings of its iteration are not stored")
+        return None
+    package = imported_from(config)
+    if package and not any(one["settings"] for one in place.manifests):  # no stage of it is of our making
+        for one in place.manifests:
+            passed_over(key_of_manifest(one), f"its rows are {package}'s, whose settings are not told")
         return None
     policies = lines.policies(place, config)
     looking = Looking(found, passed_over)

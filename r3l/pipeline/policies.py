@@ -20,7 +20,14 @@ from r3l.store.policies.snapshots import Written, cut_weights, latest_policy, sn
 from r3l.store.stage import Store
 from r3l.system.home import locate
 
+IMPORTED = "imported from "  # what stands in place of a policy's folder where another package's run was read
 FAMILY = ("model_type", "vocab_size", "hidden_size", "num_hidden_layers")  # in config.json
+
+
+def imported_from(config: Config) -> str:
+    """Name the package whose rollouts were read as this run; empty for a run of ours."""
+    folder = config.policy.path
+    return folder.removeprefix(IMPORTED) if folder.startswith(IMPORTED) else ""
 
 
 @dataclass(frozen=True)
@@ -150,6 +157,11 @@ def teacher_settings(config: Config) -> Config | None:
 def starting_policy(config: Config) -> PolicySnapshot:
     """Find the policy that iteration 0 starts from: a model, or an adapter on the base that it names. Raise
     `ConfigError` where a folder is missing or weights are cut."""
+    if package := imported_from(config):
+        raise ConfigError(
+            f"run {config.run} was imported from {package}, and nothing of it can be played or made again: ask it with "
+            "`r3l sql`, or give a run of your own another name"
+        )
     path = locate(config.policy.path)
     base = base_of(path)
     if not is_model(model := base or path):

@@ -9,10 +9,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from r3l.errors import ConfigError, StoreError
+from r3l.judge.verdict import judge
 from r3l.pipeline.counterfactual import counterfactuals
 from r3l.pipeline.imports import import_run
+from r3l.pipeline.policies import starting_policy
+from r3l.pipeline.settings.saved import load_config
 from r3l.store.catalog import connect
-from r3l.store.check import check_run
 from r3l.store.genealogy import why
 from r3l.store.stage import Store
 
@@ -61,9 +63,18 @@ def test_what_is_not_told_is_empty_and_said(store):
     assert "no token ids" in reason
 
 
-def test_its_steps_are_sound_without_updates_of_which_nothing_is_told(store):
+def test_it_is_sound_and_check_says_that_nothing_of_it_could_be_made_again(store):
     import_run(store, "theirs", "trl", TRL)
-    assert check_run(store, "theirs") == []
+    verdict = judge(store, "theirs")
+    assert verdict.findings == []
+    assert "0 of 6 stages made again" in str(verdict)
+    assert "its rows are trl's, whose settings are not told" in str(verdict)
+
+
+def test_it_is_not_gone_on_with(store):
+    import_run(store, "theirs", "trl", TRL)
+    with pytest.raises(ConfigError, match="run theirs was imported from trl, and nothing of it can be played"):
+        starting_policy(load_config(store, "theirs", "", 1))
 
 
 def test_credit_and_why_work_on_it(store):

@@ -17,6 +17,7 @@ from r3l.errors import ConfigError, StoreError
 from r3l.pipeline.imports import prime_rl, slime, trinity, trl, verl
 from r3l.pipeline.imports.rows import Tokenizer, credit_of, episode, task_of, training_row
 from r3l.pipeline.imports.sample import Sample
+from r3l.pipeline.policies import IMPORTED
 from r3l.pipeline.settings.saved import save_config
 from r3l.pipeline.stages.stage_io import Tables, tables
 from r3l.records import Event
@@ -149,7 +150,7 @@ def grouped(samples: Sequence[Sample]) -> list[list[Sample]]:
 
 def config_of(run: str, package: str, tasks: int, group_size: int) -> Config:
     """Make settings that say where the run is from; nothing can be played with them."""
-    places = [f"{name}=imported from {package}" for name in ("policy.path", "policy.name")]
+    places = [f"{name}={IMPORTED}{package}" for name in ("policy.path", "policy.name")]
     places.append(f"environment.toolset=imported_from_{package.replace('-', '_')}:Nothing")  # which nobody can play
     assignments = [
         *places,
