@@ -86,7 +86,7 @@ def test_an_experiment_whose_page_could_not_be_made_is_refused_before_its_runs(t
     (tmp_path / "tiny.toml").write_text(FILE)
     monkeypatch.setitem(sys.modules, "scipy", None)
     ended: list[object] = []
-    with pytest.raises(ConfigError, match=r"r3l\[experiments\]"):
+    with pytest.raises(ConfigError, match=r"\[experiments\]"):
         run_experiment(str(tmp_path / "tiny.toml"), "laptop", str(tmp_path / "store"), "", 0, 0, Only(), ended.append)
     assert ended == []
 
