@@ -36,7 +36,8 @@ def stages_again(lines: Lines, place: Place, tools: Tools, found: Tell, passed_o
             passed_over(key_of_manifest(one), "the settings of its iteration are not stored")
         return None
     package = imported_from(config)
-    if package and not any(one["settings"] for one in place.manifests):  # no stage of it is of our making
+    of_ours = any(one["settings"] or one["stage"] == "updates" for one in place.manifests)
+    if package and not of_ours:
         for one in place.manifests:
             passed_over(key_of_manifest(one), f"its rows are {package}'s, whose settings are not told")
         return None

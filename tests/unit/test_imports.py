@@ -11,12 +11,13 @@ import pytest
 from r3l.errors import ConfigError, StoreError
 from r3l.judge.verdict import judge
 from r3l.pipeline.counterfactual import counterfactuals
-from r3l.pipeline.imports import import_run
+from r3l.pipeline.imports import config_of, import_run
 from r3l.pipeline.policies import starting_policy
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.saved import load_config, save_config
 from r3l.store.catalog import connect
 from r3l.store.genealogy import why
 from r3l.store.stage import Store
+from tests.support.store_iteration import commit_iteration
 
 ROOT = Path(__file__).parents[2]
 TRL = (
@@ -69,6 +70,12 @@ def test_it_is_sound_and_check_says_that_nothing_of_it_could_be_made_again(store
     assert verdict.findings == []
     assert "0 of 6 stages made again" in str(verdict)
     assert "its rows are trl's, whose settings are not told" in str(verdict)
+
+
+def test_a_run_with_an_update_is_none_that_was_imported_whatever_its_settings_say(store):
+    commit_iteration(store)
+    save_config(store, config_of("demo", "trl", 2, 4), 0)
+    assert any("can't be made again" in str(finding) for finding in judge(store, "demo").findings)
 
 
 def test_it_is_not_gone_on_with(store):
