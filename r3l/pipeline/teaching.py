@@ -47,13 +47,14 @@ def same_tokens(one: Path, other: Path) -> bool:
 
 
 def check_guidance(config: Config) -> None:
-    """Raise `ConfigError` where the guidance that the method asks for can't be had here, `ChatFormatError` where the
-    teacher's template is none."""
-    source, kind = plan(config.method, config.rollout.group_size).source, config.environment.kind
-    if source == "oracle" and not has_oracle(config.environment):
+    """Raise `ConfigError` where the guidance or the pivot that the method asks for can't be had here,
+    `ChatFormatError` where the teacher's template is none."""
+    wanted, kind = plan(config.method, config.rollout.group_size), config.environment.kind
+    source, of_oracle = wanted.source, {"guidance": wanted.source, "pivot": wanted.pivot}
+    asked = " and ".join(f"method.{name}=oracle" for name, choice in of_oracle.items() if choice == "oracle")
+    if asked and not has_oracle(config.environment):
         raise ConfigError(
-            f"method.guidance=oracle: environment {kind} has no oracle; those that have one: "
-            f"{kinds_with('oracle_pivot')}"
+            f"{asked}: environment {kind} has no oracle; those that have one: {kinds_with('oracle_pivot')}"
         )
     if source == "hint" and not isinstance(make_world(config.environment), Hinting):
         raise ConfigError(

@@ -459,9 +459,14 @@ def test_a_teacher_that_is_none_is_refused(settings, said):
 
 
 def test_guidance_that_an_environment_does_not_have_is_refused(tmp_path):
-    for guidance, environment, said in (("oracle", "webshop", "has no oracle"), ("hint", "math", "has no hints")):
-        with pytest.raises(ConfigError, match=f"guidance={guidance}: environment {environment} {said}"):
-            check_guidance(compose(environment=environment, assignments=[f"method.guidance={guidance}"]))
+    refused = [
+        ("guidance=oracle", "webshop", "^method.guidance=oracle: environment webshop has no oracle"),
+        ("pivot=oracle", "webshop", "^method.pivot=oracle: environment webshop has no oracle"),
+        ("guidance=hint", "math", "has no hints"),
+    ]
+    for asked, environment, said in refused:
+        with pytest.raises(ConfigError, match=said):
+            check_guidance(compose(environment=environment, assignments=[f"method.{asked}"]))
     with pytest.raises(ConfigError, match=r"policy folder .*not there"):
         check_guidance(teaching(guidance="teacher", teacher=str(tmp_path / "nowhere")))
     for guidance in ("oracle", "hint"):
