@@ -48,6 +48,7 @@ def first(world):
     return task, int(json.loads(task.payload)["data"]["answer"].split()[1])
 
 
+@pytest.mark.timeout(50)  # a close that waits for a request nobody answers takes 60 s more than the 7 of this test
 def test_tasks_are_the_rows_of_a_taskset_without_an_end(world) -> None:
     assert (len(world.tasks("train")), len(world.tasks("heldout"))) == (3, 2)
     assert world.system_prompt() == "Guess well."

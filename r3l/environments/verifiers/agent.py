@@ -67,7 +67,8 @@ class Seat:
     async def open(self) -> web.AppRunner:
         app = web.Application(client_max_size=2**28)
         app.router.add_post(f"/{self.key}/v1/chat/completions", self.answered)
-        runner = web.AppRunner(app, access_log=None)
+        # A request of an episode that was left ends with its connection: else a close waits a minute for its reply.
+        runner = web.AppRunner(app, access_log=None, handler_cancellation=True)
         await runner.setup()
         await web.TCPSite(runner, LOOPBACK, 0).start()
         self.url = f"http://{LOOPBACK}:{runner.addresses[0][1]}/{self.key}/v1"
