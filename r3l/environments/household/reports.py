@@ -54,7 +54,7 @@ def success_report(engine: HouseholdEngine, actions: Sequence[str]) -> dict[str,
 
 
 def useful(actions: Sequence[str], pivot: int) -> str:
-    """Say what led up to the pivot of an episode in which nothing was lost for good."""
+    """Say up to which action before the pivot the attempt was of use, where nothing was lost for good."""
     return (
         f"Of use until {actions[pivot - 1] or 'no valid action'} at turn {pivot - 1}."
         if pivot
