@@ -1,7 +1,6 @@
 """What worlds that ship share: system prompts in files, and replies whose action stands in a tag."""
 
 import json
-from functools import cache
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -14,7 +13,6 @@ PROMPTS = Path(__file__).parent / "prompts"
 SettingsT = TypeVar("SettingsT", bound=EnvironmentSettings)
 
 
-@cache
 def prompt_text(name: str) -> str:
     """Read a prompt of `r3l/environments/prompts`."""
     return (PROMPTS / f"{name}.txt").read_text().rstrip("\n")
