@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from flows.cli.app import app_of
 from flows.cli.options import the_run
-from flows.cli.screen.answers import rows_view, story
+from flows.cli.screen.answers import Record, rows_view, story
 from flows.cli.screen.console import CleanConsole
 from r3l import __version__
 from r3l.errors import ConfigError
@@ -38,6 +38,20 @@ def test_rows_wider_than_the_terminal_are_records():
     assert "row 2 of 2" in lines[4]
     long = pa.table({"text": ["word " * 100]})
     assert "".join(printed(rows_view(long, 30), 30).split()).count("word") == 80  # a cell has 400 characters at most
+
+
+@pytest.mark.parametrize("in_colour", [False, True])
+@pytest.mark.parametrize("width", [20, 14, 12])
+def test_a_record_is_drawn_as_a_table_of_rich_draws_it(width, in_colour):
+    def drawn(view) -> str:
+        out = io.StringIO()
+        CleanConsole(file=out, width=width, force_terminal=in_colour).print(view)
+        return out.getvalue()
+
+    some = [[("loss", "0.5"), ("a name", " of two"), ("n", "")], [("n", "")], [("", ""), ("b", "x ")]]
+    others = [[("n", "ü"), ("m", "12")], [("n", "a\tb")], [("n", "a\x1b[31mb")], [("n", "東京"), ("m", "12")]]
+    for cells in (*some, *others):
+        assert drawn(Record(cells)) == drawn(Record(cells).table())
 
 
 def test_a_text_is_cut_only_where_there_is_no_room_for_it():

@@ -1,10 +1,12 @@
 """Rows, stories and warnings as a terminal shows them."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -15,6 +17,8 @@ from r3l.system.pasted import runnable
 
 CELL = 60
 RECORD_CELL = 400  # a record has a line, or more, for each column
+GAP = 2  # columns between a name of a record and its value
+NAME_STYLE = "cyan"
 STYLES = {  # of the lines of `r3l why`
     r"^\S+ ": "bold",
     r"^  [a-z]+( to)? ": "bold cyan",
@@ -71,13 +75,36 @@ def records(names: Sequence[str], rows: Mapping[str, Sequence[Any]]) -> Group:
     """Draw a block for each row, under its heading, with a line for each of its columns."""
     parts: list[RenderableType] = []
     for heading, row in rows.items():
-        block = Table(box=None, show_header=False, padding=(0, 2, 0, 0), pad_edge=False)
-        block.add_column(style="cyan", no_wrap=True)
-        block.add_column(overflow="fold")
-        for name, value in zip(names, row, strict=True):
-            block.add_row(name, one_line(value, RECORD_CELL))
-        parts += [Text(heading, style="dim"), block]
+        cells = [(name, one_line(value, RECORD_CELL)) for name, value in zip(names, row, strict=True)]
+        parts += [Text(heading, style="dim"), Record(cells)]
     return Group(*parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """A line, or more, for each name with its value."""
+
+    cells: Sequence[tuple[str, str]]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        names, values = ([*texts] for texts in zip(*self.cells, strict=True))
+        width, rest = (max(1, *map(len, texts)) for texts in (names, values))
+        plain = all(text.isascii() and text.isprintable() for text in (*names, *values))
+        if not plain or width + GAP + rest > options.max_width:
+            yield self.table()
+            return
+        # as the table draws them, without its measuring and wrapping: a pipe may get thousands of records
+        style = console.get_style(NAME_STYLE)
+        for name, value in self.cells:
+            yield from (Segment(name.ljust(width), style), Segment(" " * GAP, style), Segment(value.ljust(rest) + "\n"))
+
+    def table(self) -> Table:
+        table = Table(box=None, show_header=False, padding=(0, GAP, 0, 0), pad_edge=False)
+        table.add_column(style=NAME_STYLE, no_wrap=True)
+        table.add_column(overflow="fold")
+        for cell in self.cells:
+            table.add_row(*cell)
+        return table
 
 
 def story(text: str) -> Text:
