@@ -20,6 +20,7 @@ from r3l.store import manifest as manifests
 from r3l.store.index.blocks import index_run
 from r3l.store.index.bundles import bundled
 from r3l.store.index.contents import STAGES_SCHEMA, Contents, contents_of, place
+from r3l.store.index.exported import take_rows
 from r3l.store.index.scans import address, pattern_of, quoted, union
 from r3l.store.layout import NAME, key_of
 from r3l.store.manifest import Manifest
@@ -37,6 +38,7 @@ VIEWS = (
     "pivots",
     "groups",
     "account",
+    "replies",
     "turn_credit",
     "sampler_ratios",
     "dominance",
@@ -161,11 +163,14 @@ def open_connection(
     connection = duckdb.connect()
     store.files.attach(connection)
     build(connection, contents, store.files.url(""), branch, only)
+    made = {view: path for view, path in contents.views.items() if view in only}
+    for view, path in made.items():
+        take_rows(connection, view, path)
     connection.execute("CREATE TABLE left_out (run VARCHAR, why VARCHAR)")
     if left_out:
         connection.executemany("INSERT INTO left_out VALUES (?, ?)", list(left_out.items()))
     tables, parts = tables_in(only), (*contents.own, *contents.taken_over)
-    paths = {address(part, store.files.url("")) for part in parts if part.table in tables}
+    paths = {*made.values(), *(address(part, store.files.url("")) for part in parts if part.table in tables)}
     # what a connection for users may open, once it is locked; DuckDB asks for both
     connection.execute("SET allowed_paths = ?", [sorted({*paths, *map(pattern_of, paths)})])
     return connection

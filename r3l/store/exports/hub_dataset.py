@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from r3l.errors import StoreError
 from r3l.store.catalog import connect, gather
 from r3l.store.figures import require_runs
-from r3l.store.files.web import BRANCHES, FORM, INDEX, STAGES
-from r3l.store.index.exported import stages_table
+from r3l.store.files.web import BRANCHES, FORM, INDEX, STAGES, VIEWS
+from r3l.store.index.exported import EXPORTED_VIEWS, stages_table
 from r3l.store.index.scans import quoted, union
 from r3l.store.layout import key_of
 from r3l.store.stage import Store
@@ -57,12 +57,13 @@ def export_to_hub(store: Store, run: str, folder: Path) -> dict[str, int]:
         with connect(store, [run]) as connection:
             for table in TABLES:
                 file = folder / f"{table}.parquet"
-                connection.execute(
-                    f"COPY (FROM stored.{table}) TO {quoted(str(file))} (FORMAT parquet, COMPRESSION zstd)"
-                )
+                copy(connection, f"FROM stored.{table}", file)
                 rows[table] = pq.read_metadata(file).num_rows
                 if not rows[table]:
                     file.unlink()
+            (folder / VIEWS).mkdir(parents=True)
+            for view in EXPORTED_VIEWS:
+                copy(connection, f"FROM lines.{view}", folder / VIEWS / f"{view}.parquet")
         rows = {table: number for table, number in rows.items() if number}
         write_index(store, run, folder, list(rows))
         (folder / "croissant.json").write_text(json.dumps(croissant(run, folder, rows), indent=1), encoding="utf-8")
@@ -72,9 +73,13 @@ def export_to_hub(store: Store, run: str, folder: Path) -> dict[str, int]:
     return rows
 
 
+def copy(connection: duckdb.DuckDBPyConnection, rows: str, file: Path) -> None:
+    connection.execute(f"COPY ({rows}) TO {quoted(str(file))} (FORMAT parquet, COMPRESSION zstd)")
+
+
 def write_index(store: Store, run: str, folder: Path, tables: list[str]) -> None:
-    """Write beside the tables what `r3l sql` needs to ask them where they lie: which there are, the rows of `stages`,
-    and the rows that branches took over from the run, as they see them."""
+    """Write beside the tables and views what `r3l sql` needs to ask them where they lie: which there are, the rows of
+    `stages`, and the rows that branches took over from the run, as they see them."""
     contents, _ = gather(store, [run])
     others = sorted({part.table for part in contents.taken_over})
     (folder / BRANCHES).mkdir(parents=True)
@@ -82,11 +87,11 @@ def write_index(store: Store, run: str, folder: Path, tables: list[str]) -> None
         store.files.attach(connection)
         for table in others:
             rows = union(table, [part for part in contents.taken_over if part.table == table], store.files.url(""))
-            file = quoted(str(folder / BRANCHES / f"{table}.parquet"))
-            connection.execute(f"COPY ({rows}) TO {file} (FORMAT parquet, COMPRESSION zstd)")
+            copy(connection, rows, folder / BRANCHES / f"{table}.parquet")
     pq.write_table(stages_table(contents), folder / STAGES, compression="zstd")
     manifests = [path for path in store.files.paths(run) if key_of(path)]
     index = {"form": FORM, "run": run, "tables": tables, "branches": others, "manifests": manifests}
+    index["views"] = list(EXPORTED_VIEWS)
     (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
 
 

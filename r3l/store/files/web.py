@@ -17,7 +17,8 @@ from r3l.store.files.ranges import RemoteFiles
 
 SCHEMES = ("http", "https", "hf")
 FOLDER = "r3l"  # of an export: what is not a table of its data set
-INDEX, STAGES, BRANCHES = f"{FOLDER}/index.json", f"{FOLDER}/stages.parquet", f"{FOLDER}/branches"
+INDEX, STAGES = f"{FOLDER}/index.json", f"{FOLDER}/stages.parquet"
+BRANCHES, VIEWS = f"{FOLDER}/branches", f"{FOLDER}/views"
 FORM = 1
 
 
@@ -51,7 +52,8 @@ class WebFiles(RemoteFiles):
             raise StoreError(f"store {self.root}: no {INDEX} there; `r3l export RUN --to-hub FOLDER` writes it")
         if index.get("form") != FORM:
             raise StoreError(f"store {self.root}: {INDEX} has the form {index.get('form')!r:.20}, expected {FORM}")
-        for name in ("tables", "branches", "manifests"):
+        index.setdefault("views", [])  # exports of earlier versions hold none
+        for name in ("tables", "branches", "views", "manifests"):
             if not isinstance(index.get(name), list) or not all(isinstance(one, str) for one in index[name]):
                 raise StoreError(f"store {self.root}: {name} of {INDEX}: expected names, got {index.get(name)!r:.80}")
         return index

@@ -125,7 +125,7 @@ def parts_in(contents: Contents, stage: str) -> dict[str, list[Any]]:
 
 def contents_from(kept: list[dict[str, Any]], rows: list[bytes]) -> Contents:
     """Return the contents that `remember` was given, of some stages, in the order that they had."""
-    columns: dict[str, dict[str, list[Any]]] = {}
+    columns: dict[str, Any] = {}
     for content in filter(None, map(parsed, rows)):
         for kind, some in content.items():
             columns.setdefault(kind, {}).update(some)

@@ -84,6 +84,7 @@ class Contents:
     seen: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in STAGES_SCHEMA.names})
     own: list[Part] = field(default_factory=list)
     taken_over: list[Part] = field(default_factory=list)
+    views: dict[str, str] = field(default_factory=dict)  # of an export: where the rows of a view lie
 
     def add(self, other: Contents) -> None:
         """Add the contents of another run."""
@@ -92,6 +93,7 @@ class Contents:
                 column.extend(theirs.get(name, ()))
         self.own.extend(other.own)
         self.taken_over.extend(other.taken_over)
+        self.views.update(other.views)
 
     def of(self, stages: Collection[str]) -> Contents:
         """Leave out the files of all other stages."""
