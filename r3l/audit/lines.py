@@ -14,6 +14,7 @@ from r3l.store.differences.first_difference import Line as StoredLine
 from r3l.store.differences.first_difference import Parting, parting
 from r3l.store.figures import LINES
 from r3l.store.files.lock import LOCK, living
+from r3l.store.index.settings import newest_settings
 from r3l.store.layout import ITERATION, iteration_folder, key_of, line_folder
 from r3l.store.layout import SETTINGS as SAVED
 from r3l.store.manifest import unsealed
@@ -34,10 +35,6 @@ ITERATIONS = (
     f"SELECT run, branch, iteration, {', '.join(MEASURES)} FROM lines.iterations WHERE run = ? "
     "AND branch = ? ORDER BY iteration"
 )
-SETTINGS = """
-SELECT stage, arg_max(settings, iteration) AS settings FROM stages WHERE run = ? AND branch = ? GROUP BY stage
-ORDER BY stage
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,12 +101,9 @@ def writer(reader: Reader, line: Line, iteration: int) -> str:
 def line_settings(reader: Reader, line: Line) -> dict[str, Any]:
     """Map `stage.setting` to its value, as the newest manifest of each stage has it; a branch has its run's where it
     has none of its own."""
-    its = reader.of(line.run)
-    stages = {
-        row["stage"]: row["settings"]
-        for place in (Line(line.run), line)
-        for row in its.remembered(SETTINGS, place.place)
-    }
+    store, at = reader.store, reader.at
+    stages = newest_settings(store, line.run, at=at)
+    stages |= newest_settings(store, line.run, line.branch, at) if line.branch else {}
     all_settings = leaves({stage: json.loads(settings) for stage, settings in stages.items()})
     policy = saved_policy(reader.store, line)
     return all_settings | {f"policy.{name}": policy[name] for name in ("name", "path") if name in policy}

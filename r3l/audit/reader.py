@@ -7,17 +7,16 @@ import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from typing import Any
 
 import duckdb
 
 from r3l.errors import StoreError
-from r3l.store.catalog import DAMAGE, build, gather, named_runs, names_needed, open_connection, reason, tables_in
-from r3l.store.index.blocks import index_run
+from r3l.store.catalog import build, names_needed, open_connection, tables_in
 from r3l.store.index.bundles import bundled
 from r3l.store.index.cached import index_path
 from r3l.store.index.contents import Contents
+from r3l.store.index.readable import gather, state_of
 from r3l.store.query import lock
 from r3l.store.stage import Store
 
@@ -48,11 +47,13 @@ class Reader:
         branch: str = "",
         newest: int | None = None,
         at: int | None = None,
+        wide: bool = True,
     ) -> None:
         self.store = store
         self.runs = runs
         self.newest = newest  # how many iterations of each line are read, the newest ones; None: all
         self.at = at  # the only iteration that is read; None: all
+        self.wide = wide  # every column of `stages` is read, and not only those that other views read
         self.branch = branch  # the line of each run that the views of schema main show
         self.look_again = look_again
         self._guard = threading.Lock()
@@ -79,9 +80,9 @@ class Reader:
         is damaged."""
         with self._guard:
             if self._snapshot is None or time.monotonic() - self._looked > self.look_again:
-                state = state_of(self.store, self.runs, self.newest, self.at)
-                if self._snapshot is None or self._snapshot.state != state:
-                    self._snapshot = self._connected(state)
+                seen = self._snapshot and state_of(self.store, self.runs, self.newest, self.at)
+                if self._snapshot is None or self._snapshot.state != seen:
+                    self._snapshot = self._connected()
                 whole = not self._snapshot.connection.execute("FROM left_out").fetchall()
                 self._looked = time.monotonic() if whole else 0.0  # a run that is mended is seen at once
             return self._snapshot
@@ -96,8 +97,8 @@ class Reader:
         for reader in readers.values():
             reader.close()
 
-    def _connected(self, state: str) -> Snapshot:
-        contents, left_out = gather(self.store, self.runs, newest=self.newest, at=self.at)
+    def _connected(self) -> Snapshot:
+        contents, left_out, state = gather(self.store, self.runs, newest=self.newest, at=self.at, wide=self.wide)
         connection = open_connection(self.store, Contents(), self.branch, left_out, frozenset())
         bundles = index_path(self.store, "", "bundles").parent
         connection.execute("SET allowed_directories = ?", [[self.store.files.url(""), f"{bundles}/"]])
@@ -142,16 +143,3 @@ class Reader:
         if key not in answers:
             answers[key] = self.rows(sql, parameters)
         return answers[key]
-
-
-def state_of(store: Store, runs: Sequence[str] | None = None, newest: int | None = None, at: int | None = None) -> str:
-    """Name what is committed of these runs (None: all), or what is wrong with them. Parts are named by their content,
-    so a stage made anew is another state. `newest`, `at`: only of what a reader of these iterations reads."""
-    digest = blake2b(digest_size=16)
-    for run in named_runs(store) if runs is None else runs:
-        try:
-            state = index_run(store, run, newest=newest, at=at).state
-        except DAMAGE as error:
-            state = reason(error)
-        digest.update(f"{run}\0{state}\0".encode())
-    return digest.hexdigest()

@@ -1,5 +1,6 @@
 """A report: one self-contained HTML file, for readers without the store or a network."""
 
+import math
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -21,22 +22,32 @@ from r3l.version import __version__
 
 # Why an attempt is told, how many of that kind, and which. Each has its retry, so that there are four panes to look at.
 TELLING = (
-    ("The retry solved what its base had not", 3, "r.success AND NOT b.success", "r.pivot_turn DESC"),
-    ("The retry did worse than its base", 2, "r.reward < b.reward", "r.reward - b.reward"),
-    ("A reflection saw a fault in a solved base", 1, "b.success AND f.outcome = 'failure'", "r.iteration DESC"),
-    ("The retry changed nothing", 2, "NOT r.success AND r.reward = b.reward", "r.turns - r.pivot_turn DESC"),
-    ("The rollback diverged", 1, "r.status = 'diverged'", "r.iteration DESC"),
-    ("Back to the very beginning", 1, "r.pivot_turn = 0 AND r.reward > b.reward", "r.iteration DESC"),
+    ("The retry solved what its base had not", 3, "success AND NOT base_success", "pivot_turn DESC"),
+    ("The retry did worse than its base", 2, "reward < base_reward", "reward - base_reward"),
+    ("A reflection saw a fault in a solved base", 1, "base_success AND outcome = 'failure'", "iteration DESC"),
+    ("The retry changed nothing", 2, "NOT success AND reward = base_reward", "turns - pivot_turn DESC"),
+    ("The rollback diverged", 1, "status = 'diverged'", "iteration DESC"),
+    ("Back to the very beginning", 1, "pivot_turn = 0 AND reward > base_reward", "iteration DESC"),
 )
 COUNT = 10
 PICK = """
-SELECT r.iteration, r.group_id, r.trajectory_id
+WITH pairs AS MATERIALIZED (
+SELECT r.iteration, r.group_id, r.trajectory_id, r.success, r.reward, r.status, r.turns, r.pivot_turn,
+       b.success AS base_success, b.reward AS base_reward, f.outcome
 FROM (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'retry') r
 JOIN (FROM lines.trajectories WHERE run = $run AND branch = $branch AND kind = 'base') b
   ON (r.iteration, r.base_id) = (b.iteration, b.trajectory_id)
 LEFT JOIN (FROM lines.reflections WHERE run = $run AND branch = $branch) f
   ON (r.iteration, r.reflection_id) = (f.iteration, f.reflection_id)
-WHERE {condition} ORDER BY {order}, r.iteration DESC, r.trajectory_id LIMIT 20
+)
+SELECT kind, iteration, group_id, trajectory_id FROM (
+{kinds}
+) WHERE place <= 20 ORDER BY kind, place
+"""
+PICK_KIND = """
+SELECT {kind} AS kind, iteration, group_id, trajectory_id,
+       row_number() OVER (ORDER BY {order}, iteration DESC, trajectory_id) AS place
+FROM pairs WHERE {condition}
 """
 BASES = """
 SELECT iteration, group_id, trajectory_id FROM lines.trajectories WHERE run = $run AND branch = $branch
@@ -58,7 +69,7 @@ class Telling:
 def write_report(store: Store, run: str, path: Path, branch: str = "") -> Path:
     """Write the report of a run or branch: figures, tables, and up to ten telling attempts. Raise StoreError for an
     unknown run."""
-    reader = Reader(store, [run])
+    reader = Reader(store, [run], look_again=math.inf, wide=False)  # of one moment, all of it
     try:
         line = known_line(reader, Line(run, branch))
         content = render(reader, line)
@@ -102,11 +113,11 @@ def telling(reader: Reader, line: Line) -> Iterator[Telling]:
     """Yield ten attempts: some of each kind as far as there are any, then more of the first kinds; without retries,
     bases."""
     reasons: dict[str, str] = {}
-    candidates = [(why, count, pick(reader, line, condition, order)) for why, count, condition, order in TELLING]
+    candidates = pick(reader, line)
     places: dict[str, Row] = {}
     for enough in (False, True):
-        for why, count, rows in candidates:
-            fresh = [row for row in rows if row["trajectory_id"] not in reasons]
+        for kind, (why, count, *_) in enumerate(TELLING):
+            fresh = [row for row in candidates if row["kind"] == kind and row["trajectory_id"] not in reasons]
             for row in fresh[: COUNT - len(reasons) if enough else min(count, COUNT - len(reasons))]:
                 reasons[row["trajectory_id"]], places[row["trajectory_id"]] = why, row
     for row in reader.rows(BASES, {"run": line.run, "branch": line.branch}) if not reasons else []:
@@ -121,5 +132,10 @@ def telling(reader: Reader, line: Line) -> Iterator[Telling]:
             yield Telling(why, shown_group, attempt, panes(near, shown_group, attempt))
 
 
-def pick(reader: Reader, line: Line, condition: str, order: str) -> list[Row]:
-    return reader.rows(PICK.format(condition=condition, order=order), {"run": line.run, "branch": line.branch})
+def pick(reader: Reader, line: Line) -> list[Row]:
+    """List the attempts of each kind of TELLING, the best first. A retry may be of several."""
+    kinds = [
+        PICK_KIND.format(kind=kind, condition=condition, order=order)
+        for kind, (_, _, condition, order) in enumerate(TELLING)
+    ]
+    return reader.rows(PICK.format(kinds="UNION ALL".join(kinds)), {"run": line.run, "branch": line.branch})

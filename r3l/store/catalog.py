@@ -14,15 +14,14 @@ from typing import Any
 
 import duckdb
 
-from r3l.errors import StoreError
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.index.blocks import index_run
 from r3l.store.index.bundles import bundled
 from r3l.store.index.contents import STAGES_SCHEMA, Contents, contents_of, place
 from r3l.store.index.exported import take_rows
+from r3l.store.index.readable import gather
 from r3l.store.index.scans import address, pattern_of, quoted, union
-from r3l.store.layout import NAME, key_of
+from r3l.store.layout import key_of
 from r3l.store.manifest import Manifest
 from r3l.store.metrics import expressions, select_lists
 from r3l.store.stage import Store
@@ -56,7 +55,6 @@ MACROS = "credit_macros"
 LOOKS_AROUND = frozenset({"show", "tables", "information_schema", "duckdb_views", "duckdb_tables", "sqlite_master"})
 CALLS_MACRO = re.compile(r"\b(credit|mask)_\w+\s*\(")
 READS = frozenset({"from", "join", "table", "describe", "summarize", "pivot", "unpivot"})  # of a table
-DAMAGE = (StoreError, OSError, ValueError, TypeError, KeyError)  # what reading a damaged or foreign run may raise
 # Which stages' files the views of one kind of trajectory read: an extra base is sampled in place of a retry.
 TRAJECTORIES_OF = {
     "base_trajectories": ("base", "retries"),
@@ -65,7 +63,6 @@ TRAJECTORIES_OF = {
     "continuation_trajectories": ("continuations",),
 }
 ALL = frozenset({"stages", *VIEWS, *TRAJECTORIES_OF, *TABLES, MACROS})
-SHOWN = 3  # of the stages that are left out, those that are named
 LEFT_OUT = "left_out"  # a table of every connection
 
 
@@ -92,60 +89,10 @@ def connect(
     """
     only = names_needed(question)
     wide = only == ALL or "stages" in words_of(question)
-    everything, left_out = gather(store, runs, verify, stages_read(only), wide=wide, at=at)
+    everything, left_out, _ = gather(store, runs, verify, stages_read(only), wide=wide, at=at)
     if not verify:
         everything = bundled(store, everything, tables_in(only), make=only != ALL)
     return open_connection(store, everything, branch, left_out, only)
-
-
-def gather(
-    store: Store,
-    runs: Sequence[str] | None,
-    verify: bool = False,
-    stages: frozenset[str] | None = None,
-    newest: int | None = None,
-    wide: bool = True,
-    at: int | None = None,
-) -> tuple[Contents, dict[str, str]]:
-    """Return what these runs hold, and run -> why it, or some of it, is left out. Arguments and errors as of `connect`
-    and of `index_run`."""
-    everything, left_out = Contents(), dict[str, str]()
-    for run in named_runs(store) if runs is None else runs:
-        try:
-            index = index_run(store, run, verify, stages, newest, wide, at)
-            if index.damage:
-                left_out[run] = partly(index.damage)
-            contents = index.contents if newest is None else index.contents.newest(newest)
-            everything.add(contents if at is None else contents.at(at))
-        except DAMAGE as error:
-            if runs is not None and len(runs) == 1:
-                raise StoreError(f"run {run}: {reason(error)}") from error
-            left_out[run] = reason(error)
-    return everything, left_out
-
-
-def left_out_of(store: Store, runs: Sequence[str], newest: int | None = None, at: int | None = None) -> dict[str, str]:
-    """Return the runs of which answers leave something out, with what and why. `newest`, `at`: of what an answer about
-    these iterations reads, as in `index_run`."""
-    left_out = {}
-    for run in runs:
-        try:
-            if damage := index_run(store, run, newest=newest, at=at).damage:
-                left_out[run] = partly(damage)
-        except DAMAGE as error:
-            left_out[run] = reason(error)
-    return left_out
-
-
-def partly(damage: Mapping[str, str]) -> str:
-    """Say which stages of a run are left out, and why the first one is."""
-    names = ", ".join(sorted(damage)[:SHOWN]) + (f" and {len(damage) - SHOWN} more" if len(damage) > SHOWN else "")
-    return f"without {len(damage)} damaged stages ({names}): {damage[min(damage)]}"
-
-
-def reason(error: Exception) -> str:
-    """Say why a run is left out, in words."""
-    return str(error) if isinstance(error, StoreError | OSError) else f"a manifest of another form ({error!r})"
 
 
 def connect_to(store: Store, manifests: Sequence[Manifest], only: frozenset[str] = ALL) -> duckdb.DuckDBPyConnection:
@@ -204,11 +151,6 @@ def stages_read(only: frozenset[str]) -> frozenset[str] | None:
         return None
     narrowed = {stage for name in only & TRAJECTORIES_OF.keys() for stage in TRAJECTORIES_OF[name]}
     return frozenset(name for name, its in STAGES.items() if only & {*its.tables, "events"} or name in narrowed)
-
-
-def named_runs(store: Store) -> list[str]:
-    """List the folders of the store that a run may lie in."""
-    return [name for name in store.files.folders("") if NAME.fullmatch(name)]
 
 
 def build(

@@ -11,23 +11,12 @@ from typing import Any
 import duckdb
 
 from r3l.errors import StoreError, did_you_mean
-from r3l.store.catalog import (
-    DAMAGE,
-    VIEWS,
-    connect,
-    named_runs,
-    names_needed,
-    open_connection,
-    partly,
-    reason,
-    stages_read,
-    tables_in,
-    view_sql,
-)
+from r3l.store.catalog import VIEWS, connect, names_needed, open_connection, stages_read, tables_in, view_sql
 from r3l.store.digests import fingerprint_of
 from r3l.store.index.blocks import EVALUATIONS, Block, Indexed, blocks_of, index_run, indexed_block, together
 from r3l.store.index.bundles import bundled
 from r3l.store.index.cached import index_path, recall, remember
+from r3l.store.index.readable import DAMAGE, named_runs, partly, reason
 from r3l.store.stage import Store
 from r3l.system.visible import first_line
 

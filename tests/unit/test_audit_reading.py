@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+import shutil
 
 import pytest
 from fastapi.testclient import TestClient
@@ -9,13 +10,14 @@ from fastapi.testclient import TestClient
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.findings import account, accuracy, by_pivot, confusion, events, reasons, stages, worst_reflections
 from r3l.audit.groups import Filter, choices, distinct_names, group_page
-from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, lines
+from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, line_settings, lines
 from r3l.audit.reader import Reader
 from r3l.audit.tokens import token_page
 from r3l.audit.web.app import make_app
 from r3l.audit.web.app_state import AppState
 from r3l.errors import StoreError
 from r3l.store.index import blocks
+from r3l.store.index.settings import newest_settings
 from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
@@ -58,6 +60,28 @@ def test_a_page_of_one_iteration_looks_at_no_other_and_says_the_same(reader, mon
         assert seen == ({"iteration=00000", "iteration=00001"} if whole else {"iteration=00001"})
     assert texts[0] == texts[1]
     assert "That can" not in texts[0]
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_the_settings_of_a_line_are_those_of_the_newest_manifest_of_each_stage(tmp_path, monkeypatch, block):
+    monkeypatch.setattr(blocks, "BLOCK", block)
+    store = Store.open(str(tmp_path))
+    for iteration in (0, 1, 2):
+        commit_iteration(store, iteration=iteration, alpha=iteration)
+    for stage in ("credit", "updates"):  # the newest of these two lie in older blocks
+        shutil.rmtree(tmp_path / "demo/iteration=00002" / stage)
+    shutil.rmtree(tmp_path / "demo/iteration=00001/updates")
+    commit_stage(store, "credit", {"credit": iteration_tables(1)["credit"]["credit"]}, [], "demo", 1, "bold", alpha=5)
+    newest = "SELECT stage, arg_max(settings, iteration) AS settings FROM stages WHERE branch = ? GROUP BY ALL"
+    reader = Reader(store, ["demo"])
+    for branch, alphas in (("", [2, 1, 0]), ("bold", [5])):
+        expected = {row["stage"]: row["settings"] for row in reader.rows(newest, [branch])}
+        assert newest_settings(store, "demo", branch) == expected
+        settings = line_settings(reader, Line("demo", branch))
+        stages = ("base", "credit", "updates") if not branch else ("credit",)
+        assert [settings[f"{stage}.alpha"] for stage in stages] == alphas
+    reader.close()
+    assert set(newest_settings(store, "demo", at=1).values()) == {'{"alpha": 1}'}
 
 
 def test_the_lines_and_their_iterations(reader):

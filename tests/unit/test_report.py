@@ -1,5 +1,7 @@
+import itertools
 import re
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import pytest
 
@@ -10,6 +12,7 @@ from r3l.audit.lines import Line
 from r3l.audit.reader import Reader
 from r3l.audit.report import telling, write_report
 from r3l.errors import StoreError
+from r3l.store.index import readable as index
 from r3l.store.stage import Store
 from tests.support.audit_world import commit_world
 from tests.support.store_iteration import commit_iteration
@@ -68,6 +71,16 @@ def test_a_report_is_one_file_that_needs_nothing_else(store, tmp_path):
     assert "<b>Drift</b>" not in page
     assert "no value" not in page
     assert len(page) < 2_000_000
+
+
+def test_a_report_is_of_one_moment(store, tmp_path, monkeypatch):
+    looked, look = [], index.index_run
+    monkeypatch.setattr(
+        index, "index_run", lambda *asked, **how: looked.append(how.get("at", asked[-1])) or look(*asked, **how)
+    )
+    monkeypatch.setattr("r3l.audit.reader.time", SimpleNamespace(monotonic=itertools.count(step=60).__next__))
+    write_report(store, "demo", tmp_path / "demo.html")
+    assert looked.count(None) == 1
 
 
 def test_the_figures_are_those_of_the_store(store, tmp_path):

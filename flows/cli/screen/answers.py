@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from flows.cli.screen.console import screen, store_named
-from r3l.store.catalog import left_out_of
+from r3l.store.index.readable import left_out_of
 from r3l.store.stage import Store
 from r3l.system.pasted import runnable
 

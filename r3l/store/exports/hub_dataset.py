@@ -10,10 +10,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from r3l.errors import StoreError
-from r3l.store.catalog import connect, gather
+from r3l.store.catalog import connect
 from r3l.store.figures import require_runs
 from r3l.store.files.web import BRANCHES, FORM, INDEX, STAGES, VIEWS
 from r3l.store.index.exported import EXPORTED_VIEWS, stages_table
+from r3l.store.index.readable import gather
 from r3l.store.index.scans import quoted, union
 from r3l.store.layout import key_of
 from r3l.store.stage import Store
@@ -80,7 +81,7 @@ def copy(connection: duckdb.DuckDBPyConnection, rows: str, file: Path) -> None:
 def write_index(store: Store, run: str, folder: Path, tables: list[str]) -> None:
     """Write beside the tables and views what `r3l sql` needs to ask them where they lie: which there are, the rows of
     `stages`, and the rows that branches took over from the run, as they see them."""
-    contents, _ = gather(store, [run])
+    contents, _, _ = gather(store, [run])
     others = sorted({part.table for part in contents.taken_over})
     (folder / BRANCHES).mkdir(parents=True)
     with duckdb.connect() as connection:

@@ -53,7 +53,8 @@ class Block(NamedTuple):
 class Indexed:
     """A run's contents (or a block's), which are read when they are asked for; `state` names them: another where a
     stage was committed, made again or pruned. `damage`: the stages that are left out, each with the reason. `sound`:
-    whether any stage is left. `kept`: the stamp of the file of a block that is cached."""
+    whether any stage is left. `kept`: the stamp of the file of a block that is cached. `stages`: those that a block
+    has."""
 
     run: str
     state: str
@@ -61,6 +62,7 @@ class Indexed:
     damage: dict[str, str]
     sound: bool
     kept: Stamp | None = None
+    stages: frozenset[str] = frozenset()
 
     @property
     def contents(self) -> Contents:
@@ -161,8 +163,8 @@ def indexed_block(
         kept, rows = [content for line in lines[: len(places)] if (content := parsed(line))], lines[len(places) :]
         whole = (len(kept), len(rows)) == (len(places), len(ends)) and all(map(untorn, rows))
         if whole and is_unchanged(store.root, head, kept):
-            contents = partial(contents_from, kept, rows)
-            return Indexed(run, head["state"], contents, {}, bool(head["stages"]), stamp_of(path))
+            contents, there = partial(contents_from, kept, rows), frozenset(head["stages"])
+            return Indexed(run, head["state"], contents, {}, bool(there), stamp_of(path), there)
     old = lines_at(path, head["sizes"], range(len(head["stages"]))) if head and not verify else []
     known = {name: stamp for line in old for name, stamp in (parsed(line) or {"files": {}})["files"].items()}
     index = build_index(store, run, block, path, known)
@@ -196,14 +198,14 @@ def build_index(store: Store, run: str, block: Block, path: Path, known: dict[st
             damage[manifests.reference(manifest).key.folder] = str(error)
     identity = [*sorted(one["checksum"] for one in stages), *sorted(damage.items())]
     state = blake2b(canonical(identity), digest_size=16).hexdigest()
-    contents = contents_of(stages, block.beside)
+    contents, there = contents_of(stages, block.beside), frozenset(one["stage"] for one in stages)
     if not local:
-        return Indexed(run, state, lambda: contents, damage, bool(stages))
+        return Indexed(run, state, lambda: contents, damage, bool(stages), stages=there)
     contents = replace(
         contents, own=with_kinds(store.root, contents.own), taken_over=with_kinds(store.root, contents.taken_over)
     )
     newest = max([*folders.values(), *(stamp[1] for files in stamps.values() for stamp in files.values())], default=0)
-    index = Indexed(run, state, lambda: contents, damage, bool(stages))
+    index = Indexed(run, state, lambda: contents, damage, bool(stages), stages=there)
     if damage or newest >= began - UNSETTLED_NS:
         return index
     settings = (f"{name}/{SETTINGS}" for name in folders if ITERATION.fullmatch(name.rpartition("/")[2]))
