@@ -19,9 +19,8 @@ from r3l.pipeline.stages.identity import stage_settings
 from r3l.pipeline.tools import Tools
 from r3l.store import manifest as manifests
 from r3l.store.manifest import Manifest
-from r3l.store.stage import whole
 from r3l.store.tables.schemas import IDENTITY_VERSIONS
-from r3l.store.tables.unstorable import storable
+from r3l.store.tables.unstorable import storable, whole
 from r3l.store.tables.versions import lacking
 
 POSED = ("benchmark", "format", "protocol")

@@ -9,9 +9,9 @@ import pyarrow as pa
 from r3l.errors import Pruned, StoreError
 from r3l.store import manifest as manifests
 from r3l.store.layout import StageKey, StageRef
-from r3l.store.stage import Store, whole
+from r3l.store.stage import Store
 from r3l.store.tables.parts import Rows
-from r3l.store.tables.unstorable import storable
+from r3l.store.tables.unstorable import storable, whole
 
 
 class NotStored(StoreError):

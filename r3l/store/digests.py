@@ -58,7 +58,7 @@ def table_digest(table: pa.Table) -> str:
         if field.name in VOLATILE or unused:
             continue
         digest.update(f"{field.name}:{field.type}:{len(column)};".encode())
-        for piece in values(pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], field.type)):
+        for piece in values(column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()):
             digest.update(piece)
     return digest.hexdigest()
 
@@ -70,13 +70,15 @@ def lasting(table: pa.Table) -> pa.Table:
     return table.filter(pa.array([event not in INCIDENTS for event in table["event"].to_pylist()], pa.bool_()))
 
 
-def values(array: pa.Array) -> list[bytes]:
+def values(array: pa.Array) -> list[bytes | memoryview]:
     """Write an array as bytes that depend on its values alone: which are null, list or string lengths, then the
     items."""
-    present = np.packbits(array.is_valid().to_numpy(zero_copy_only=False)).tobytes()
-    array = array.drop_null()
+    is_valid = array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else np.ones(len(array), np.bool_)
+    present = np.packbits(is_valid).data
+    if array.null_count:
+        array = array.drop_null()
     if pa.types.is_list(array.type):
-        return [present, np.diff(array.offsets.to_numpy()).astype("<i4").tobytes(), *values(array.flatten())]
+        return [present, np.diff(array.offsets.to_numpy()).astype("<i4").data, *values(array.flatten())]
     if pa.types.is_string(array.type):
         _, offsets, text = array.buffers()
         bounds = (
@@ -84,6 +86,6 @@ def values(array: pa.Array) -> list[bytes]:
             if len(array)
             else np.zeros(1, np.int32)
         )
-        content = b"" if text is None else memoryview(text)[bounds[0] : bounds[-1]].tobytes()
-        return [present, np.diff(bounds).astype("<i4").tobytes(), content]
-    return [present, array.to_numpy(zero_copy_only=False).tobytes()]
+        content = b"" if text is None else memoryview(text)[bounds[0] : bounds[-1]]
+        return [present, np.diff(bounds).astype("<i4").data, content]
+    return [present, array.to_numpy(zero_copy_only=False).data]

@@ -11,7 +11,7 @@ from r3l.records import Event
 from r3l.store import manifest as manifests
 from r3l.store.layout import StageKey
 from r3l.store.manifest import Content
-from r3l.store.stage import Store
+from r3l.store.stage import Store, encoded
 from r3l.store.tables.parts import to_table
 from r3l.store.tables.schemas import INCIDENTS
 
@@ -27,9 +27,10 @@ def note(store: Store, key: StageKey, events: Sequence[Event]) -> None:
     rows = pa.concat_tables([store.read(manifests.reference(manifest), "events"), to_table("events", events)])
     old = [part for part in manifest["parts"] if part["table"] == "events"]
     kept = [part for part in manifest["parts"] if part["table"] != "events"]
-    parts = [*kept, store.put_part(key, "events", rows)]
+    added, contents = encoded(key, {"events": rows})
+    parts = [*kept, *added]
     content = cast(Content, {name: value for name, value in manifest.items() if name != "checksum"} | {"parts": parts})
-    if not store.files.put_if(key.manifest, manifests.seal(content), token):
+    if not store.files.put_if(key.manifest, manifests.seal(content), token, contents):
         raise StoreError(f"stage {key}: another writer committed it meanwhile; run it again")
     for part in old:
         store.files.delete(f"{key.folder}/{part['file']}")

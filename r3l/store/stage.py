@@ -27,7 +27,7 @@ from r3l.store.manifest import Content, Manifest, ManifestPart, Metrics
 from r3l.store.sweep import sweep
 from r3l.store.tables.parts import Rows, decode, encode
 from r3l.store.tables.schemas import VERSIONS, arrow_schema
-from r3l.store.tables.unstorable import storable
+from r3l.store.tables.unstorable import storable, whole
 from r3l.store.tables.versions import failed_where_no_number, needed_beside, upgrade
 from r3l.system.home import home
 from r3l.system.machine import this_machine
@@ -76,7 +76,7 @@ class Store:
         seed: int = 0,
         metrics: Mapping[str, Any] | None = None,
     ) -> StageRef:
-        """Write a stage: its parts first, each under a name made of its content, then the manifest.
+        """Write a stage: its parts, each under a name made of its content, then the manifest.
 
         A stage that was there before stays readable until then. An attempt with a value that its column can't hold
         becomes an event, and the others are committed. Raise StoreError where the rows don't fit the tables, where
@@ -86,7 +86,7 @@ class Store:
         if before is not None:
             self._refuse_rewriting(key, fingerprint)
         storable_tables = storable(key, whole(key, tables))
-        parts = [self.put_part(key, table, rows) for table, rows in storable_tables.items() if rows.num_rows]
+        parts, contents = encoded(key, storable_tables)
         digests = [
             [part["table"], part["digest"]] for part in parts if lasting(storable_tables[part["table"]]).num_rows
         ]
@@ -104,8 +104,8 @@ class Store:
             "committed_at": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "machine": this_machine(),
         }
-        # last of all: whoever reads the manifest finds every part in its place
-        if not self.files.put_if(key.manifest, manifests.seal(content), before):
+        # the manifest last of all: whoever reads it finds every part in its place
+        if not self.files.put_if(key.manifest, manifests.seal(content), before, contents):
             raise StoreError(f"stage {key}: another writer committed it meanwhile; see who holds the iteration's lock")
         if before is not None:
             self._drop_unnamed(key, parts)
@@ -128,20 +128,6 @@ class Store:
                 f"stage {key}: iteration {after.iteration} continues from it, and these would rewrite it; replay it "
                 f"into a branch: r3l replay {key.run} --iteration {key.iteration} --from {key.stage} --set ..."
             )
-
-    def put_part(self, key: StageKey, table: str, rows: pa.Table) -> ManifestPart:
-        content = encode(rows)
-        digest = sha256(content).hexdigest()
-        name = f"part-{table}-{digest[:12]}.parquet"
-        self.files.put(f"{key.folder}/{name}", content)
-        return {
-            "table": table,
-            "file": name,
-            "rows": rows.num_rows,
-            "bytes": len(content),
-            "sha256": digest,
-            "digest": table_digest(rows),
-        }
 
     def _drop_unnamed(self, key: StageKey, parts: list[ManifestPart]) -> None:
         file_names = {MANIFEST, *(part["file"] for part in parts)}
@@ -278,6 +264,27 @@ class Store:
         return sweep(self.files, run)
 
 
+def encoded(key: StageKey, tables: Mapping[str, pa.Table]) -> tuple[list[ManifestPart], dict[str, bytes]]:
+    """Encode the tables that have rows: what the manifest says of each part, and path -> bytes."""
+    parts, contents = list[ManifestPart](), dict[str, bytes]()
+    for table, rows in ((table, rows) for table, rows in tables.items() if rows.num_rows):
+        content = encode(rows)
+        sha = sha256(content).hexdigest()
+        name = f"part-{table}-{sha[:12]}.parquet"
+        contents[f"{key.folder}/{name}"] = content
+        parts.append(
+            {
+                "table": table,
+                "file": name,
+                "rows": rows.num_rows,
+                "bytes": len(content),
+                "sha256": sha,
+                "digest": table_digest(rows),
+            }
+        )
+    return parts, contents
+
+
 def finite(value: object) -> object:
     """Replace NaN and infinity, which JSON lacks, by null."""
     return None if isinstance(value, float) and not math.isfinite(value) else value
@@ -288,12 +295,3 @@ def refuse_dropped(key: StageKey, part: ManifestPart, names: Sequence[str]) -> N
     if empty_names := set(names) & set(part.get("dropped", ())):
         columns = f"{part['table']}.{', '.join(sorted(empty_names))}"
         raise Pruned(f"stage {key}: {columns} was pruned; replay from an earlier stage instead")
-
-
-def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:
-    """Complete the tables of the stage by the empty ones (they get no file). Raise StoreError for a table that the
-    stage doesn't write."""
-    table_names = (*STAGES[key.stage].tables, "events")
-    if foreign := set(tables) - set(table_names):
-        raise StoreError(f"stage {key.stage} writes {', '.join(table_names)}, not {', '.join(sorted(foreign))}")
-    return {table: tables.get(table, []) for table in table_names}

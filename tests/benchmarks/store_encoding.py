@@ -95,6 +95,7 @@ def turn_rows(ids: list[np.ndarray]) -> list[dict]:
                 "finish_reason": "stop",
                 "observation_hash": f"{index:016x}",
                 "progress": turn / 25,
+                "reward": None,
             }
         )
     return rows

@@ -41,7 +41,6 @@ REPORT, IDENTITY = "r3l/exploration/report.py", "r3l/pipeline/stages/identity.py
     )
 )
 T_TRIP = "tests/properties/test_store_round_trip.py"
-LATE = 'threading.Timer(0.2, self.files.put, (f"{key.folder}/{name}", content)).start()'
 
 # fmt: off
 OF_THE_STORE = [
@@ -58,8 +57,9 @@ OF_THE_STORE = [
            "        else:\n            signal.setitimer", "tests/unit/test_audit_sandbox.py -k refusal"),
     Mutant("questions that delete", "r3l/store/query.py", "BEGIN TRANSACTION READ ONLY", "BEGIN TRANSACTION",
            "tests/unit/test_store_user_queries.py -k outside_the_store"),
-    Mutant("parts after the manifest", STAGE, 'self.files.put(f"{key.folder}/{name}", content)',
-           f"import threading; {LATE}", f"{T_STAGE} -k all_that_it_names"),
+    Mutant("parts after the manifest", LOCAL, "            self._place(staged)\n            with self._guard():\n",
+           "            named |= staged\n            with self._guard():\n", f"{T_STAGE} -k all_that_it_names"),
+    Mutant("a name before its bytes", LOCAL, "                sync(handles)\n", "", f"{T_STAGE} -k all_that_it_names"),
     Mutant("never found", STAGE, "        return manifests.reference(manifest)\n\n    def intact", "        return None\n\n    def intact",
            T_STAGE),
     Mutant("found with any fingerprint", STAGE, 'manifest["fingerprint"] != fingerprint:', "False:", T_STAGE),

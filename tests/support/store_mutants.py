@@ -1,11 +1,10 @@
 """Stores with a known fault, for the kill benchmarks: one that sees none of them shows nothing."""
 
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from r3l.store.files.local import LocalFiles
+from r3l.store.files.local import NONE, LocalFiles
 from r3l.store.stage import Store
 
 PAUSE_S = 0.03  # between the manifest and the parts that it names, so that few kills are needed to fall there
@@ -18,24 +17,19 @@ def never_found() -> None:
 
 def manifest_first() -> None:
     """A stage's manifest is written before its parts."""
-    put, put_if, waiting = LocalFiles.put, LocalFiles.put_if, threading.local()
+    put_if = LocalFiles.put_if
 
-    def put_later(self: LocalFiles, path: str, content: bytes) -> None:
-        if "/part-" in path:
-            waiting.parts = [*getattr(waiting, "parts", []), (path, content)]
-        else:
-            put(self, path, content)
-
-    def put_both(self: LocalFiles, path: str, content: bytes, token: str | None) -> bool:
+    def put_both(
+        self: LocalFiles, path: str, content: bytes, token: str | None, parts: Mapping[str, bytes] = NONE
+    ) -> bool:
         done = put_if(self, path, content, token)
-        parts, waiting.parts = getattr(waiting, "parts", []), []
-        for part in parts:
+        for part in parts.items():
             time.sleep(PAUSE_S / len(parts))
-            put(self, *part)
+            self.put(*part)
         return done
 
     patched: Any = LocalFiles
-    patched.put, patched.put_if = put_later, put_both
+    patched.put_if = put_both
 
 
 MUTANTS: dict[str, Callable[[], None]] = {

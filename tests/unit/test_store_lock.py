@@ -10,6 +10,7 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -296,16 +297,29 @@ def test_an_iteration_at_work_is_not_swept(store, holder):
         assert store.sweep("demo") == [part]
 
 
+def test_a_fork_has_a_mark_of_its_own(tmp_path):
+    mine = process.mark()
+    child = os.fork()
+    if not child:
+        time.sleep(0.05)
+        (tmp_path / "mark").write_text(f"{process.mark()} {process.start_time(os.getpid())}")
+        os._exit(0)
+    os.waitpid(child, 0)
+    mark, start = (tmp_path / "mark").read_text().split()
+    assert mark != mine
+    assert mark.rpartition("~")[2] == start
+
+
 def test_a_stage_committed_by_another_meanwhile_is_refused(store, monkeypatch):
     key = StageKey("demo", "", 0, "base", 0)
-    put = store.files.put
+    put_if = store.files.put_if
 
-    def overtaken(path: str, content: bytes) -> None:
-        monkeypatch.setattr(store.files, "put", put)
+    def overtaken(*write: Any) -> bool:
+        monkeypatch.setattr(store.files, "put_if", put_if)
         store.commit(key, iteration_tables(0)["base"], fingerprint="first")
-        put(path, content)
+        return put_if(*write)
 
-    monkeypatch.setattr(store.files, "put", overtaken)
+    monkeypatch.setattr(store.files, "put_if", overtaken)
     with pytest.raises(StoreError, match="another writer committed it meanwhile"):
         store.commit(key, iteration_tables(1)["base"], fingerprint="second")
     assert store.find(key, "first") is not None

@@ -275,18 +275,27 @@ def test_a_manifest_that_is_none_counts_as_absent_and_is_made_again(store, conte
     assert store.commit(ref.key, iteration_tables(0)["base"], fingerprint=ref.fingerprint).digest == ref.digest
 
 
-def test_the_manifest_is_written_when_all_that_it_names_is_in_its_place(store, monkeypatch):
-    put_if, seen = store.files.put_if, []
+def test_the_manifest_is_written_when_all_that_it_names_is_in_its_place_and_on_the_disk(store, monkeypatch):
+    fsync, rename, synced, seen = os.fsync, os.rename, {}, []
 
-    def looking(path: str, content: bytes, token: str | None) -> bool:
-        folder = path.rpartition("/")[0]
-        named = {f"{folder}/{part['file']}" for part in json.loads(content)["parts"]}
-        seen.append(named and named <= {*store.files.paths(folder)})
-        return put_if(path, content, token)
+    def syncing(handle: int) -> None:
+        fsync(handle)
+        path = os.readlink(f"/proc/self/fd/{handle}")
+        synced[os.fstat(handle).st_ino] = sorted(os.listdir(path)) if os.path.isdir(path) else []
 
-    monkeypatch.setattr(store.files, "put_if", looking)
-    commit_iteration(store)
+    def looking(source: str, target: str) -> None:
+        folder, name = os.path.split(target)
+        assert os.stat(source).st_ino in synced, "a name before its bytes"
+        if name == "stage.json":
+            named = {part["file"] for part in json.loads(Path(source).read_text())["parts"]}
+            seen.append(named and named <= {*synced[os.stat(folder).st_ino]})
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", syncing)
+    monkeypatch.setattr(os, "rename", looking)
+    key = commit_iteration(store)["base"].key
     assert seen == [True] * 9
+    assert "stage.json" in synced[os.stat(f"{store.root}/{key.folder}").st_ino]
 
 
 def test_a_folder_in_the_place_of_a_manifest_is_one_line(store):

@@ -2,12 +2,15 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pyarrow as pa
 import pytest
 
 from r3l.errors import StoreError
 from r3l.records import Event
 from r3l.store.layout import StageKey
 from r3l.store.stage import Store
+from r3l.store.tables.parts import to_array
 from tests.support.store_iteration import iteration_tables
 
 BASE, REFLECTIONS = StageKey("demo", "", 7, "base", 0), StageKey("demo", "", 7, "reflections", 0)
@@ -82,3 +85,25 @@ def test_stages_that_sample_nothing_lose_no_row(store):
         store.commit(
             StageKey("demo", "", 7, "credit", 0), {"credit": [replace(row, mask_turn=2**40), *others]}, fingerprint="f"
         )
+
+
+@pytest.mark.parametrize(
+    ("values", "type_"),
+    [
+        ([[1, -(2**31)], [], [2**31 - 1]], pa.int32()),
+        ([[0.1, -2], [], [float("nan"), float("-inf")]], pa.float32()),
+        ([None, [0.5], [None]], pa.float32()),  # no array of Python's holds null
+        ([np.arange(3), (4,)], pa.int32()),  # no lists
+        ([["a"]], pa.string()),
+    ],
+)
+def test_a_column_of_lists_is_what_pyarrow_makes_of_it(values, type_):
+    column = to_array(values, pa.list_(type_))
+    column.validate(full=True)
+    assert str(column) == str(pa.array(values, pa.list_(type_)))
+    assert column.type == pa.list_(type_)
+
+
+def test_a_number_that_does_not_fit_is_named():
+    with pytest.raises(pa.ArrowInvalid, match="2147483648"):
+        to_array([[1], [2**31]], pa.list_(pa.int32()))

@@ -7,15 +7,19 @@ import shutil
 import stat
 import tempfile
 import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Protocol
 
 from r3l.errors import StoreError
 from r3l.store.files import staging
+from r3l.store.files.durable import sync, sync_folder, writing
 from r3l.store.layout import STAGING
+
+NONE: Mapping[str, bytes] = MappingProxyType({})
 
 
 class Files(Protocol):
@@ -42,9 +46,9 @@ class Files(Protocol):
 
     def put(self, path: str, content: bytes) -> None: ...
 
-    def put_if(self, path: str, content: bytes, token: str | None) -> bool:
+    def put_if(self, path: str, content: bytes, token: str | None, parts: Mapping[str, bytes] = NONE) -> bool:
         """Write only if the file is still what `token` names (None: absent). Exactly one of several concurrent writers
-        wins."""
+        wins. `parts`: files that it names, which are written first: whoever reads it finds them in their places."""
 
     def delete(self, path: str) -> None: ...
 
@@ -134,31 +138,48 @@ class LocalFiles:
         return None if content is None else sha256(content).hexdigest()
 
     def put(self, path: str, content: bytes) -> None:
-        staging_file = self._staging() / staging.staging_name()
-        target = self.folder / path
-        try:
-            with open(staging_file, "wb") as file:
-                file.write(content)
-                file.flush()
-                # the bytes first, then the name, then the folder: after a power cut a name never stands for half a file
-                os.fsync(file.fileno())
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.rename(staging_file, target)
-            sync_folder(target.parent)
-        except OSError as error:
-            staging_file.unlink(missing_ok=True)
-            raise StoreError(
-                f"{target}: can't be written ({error.strerror}); nothing was left half written; run again when there "
-                "is room"
-            ) from error
+        with self._staged({path: content}) as staged:
+            self._place(staged)
 
-    def put_if(self, path: str, content: bytes, token: str | None) -> bool:
-        with self._guard():
-            # under the kernel's lock nothing can change between the comparison and the write
-            if self.token(path) != token:
-                return False
-            self.put(path, content)
-            return True
+    def put_if(self, path: str, content: bytes, token: str | None, parts: Mapping[str, bytes] = NONE) -> bool:
+        with self._staged({**parts, path: content}) as staged:
+            named = {path: staged.pop(path)}
+            self._place(staged)
+            with self._guard():
+                # under the kernel's lock nothing can change between the comparison and the rename
+                if self.token(path) != token:
+                    return False
+                self._place(named)
+                return True
+
+    @contextmanager
+    def _staged(self, contents: Mapping[str, bytes]) -> Iterator[dict[str, Path]]:
+        """Write files aside, with their bytes on the disk; the result says where. What was not moved goes."""
+        staged: dict[str, Path] = {}
+        with ExitStack() as leftovers:
+            with writing(self.folder / next(iter(contents))), ExitStack() as files:
+                handles = []
+                for path, content in contents.items():
+                    staged[path] = self._staging() / staging.staging_name()
+                    leftovers.callback(staged[path].unlink, missing_ok=True)
+                    file = files.enter_context(open(staged[path], "xb"))
+                    file.write(content)
+                    file.flush()
+                    handles.append(file.fileno())
+                sync(handles)
+            yield staged
+
+    def _place(self, staged: Mapping[str, Path]) -> None:
+        """Move staged files to their names. Their bytes are on the disk by then, and their names when this returns:
+        after a power cut a name never stands for half a file."""
+        for path, staging_file in staged.items():
+            target = self.folder / path
+            with writing(target):
+                target.parent.mkdir(parents=True, exist_ok=True)
+                os.rename(staging_file, target)
+        for folder in {(self.folder / path).parent for path in staged}:
+            with writing(folder):
+                sync_folder(folder)
 
     def delete(self, path: str) -> None:
         (self.folder / path).unlink(missing_ok=True)
@@ -258,15 +279,6 @@ def replace_text(path: Path, text: str) -> None:
         os.fsync(file.fileno())
     partial.replace(path)
     sync_folder(path.parent)
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename inside a folder survive a power cut."""
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def grows(folder: Path) -> bool:

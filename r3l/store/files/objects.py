@@ -9,6 +9,7 @@ that exactly one of several writers on any hosts wins. Keys, regions and endpoin
 import os
 import shutil
 import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -18,7 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
 
 from r3l.errors import StoreError
 from r3l.store.files import staging
-from r3l.store.files.local import cache_folder
+from r3l.store.files.local import NONE, cache_folder
 from r3l.store.files.ranges import RemoteFiles
 from r3l.store.layout import ITERATION, STAGING
 from r3l.system.visible import first_line
@@ -78,7 +79,9 @@ class ObjectFiles(RemoteFiles):
         except (BaseError, OSError) as error:
             raise StoreError(f"{self.url(path)}: can't be written ({first_line(error)})") from error
 
-    def put_if(self, path: str, content: bytes, token: str | None) -> bool:
+    def put_if(self, path: str, content: bytes, token: str | None, parts: Mapping[str, bytes] = NONE) -> bool:
+        for part, bytes_ in parts.items():
+            self.put(part, bytes_)
         try:
             self._store.put(path, content, mode="create" if token is None else {"e_tag": token})
         except (AlreadyExistsError, PreconditionError, FileNotFoundError):

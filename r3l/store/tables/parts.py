@@ -1,9 +1,11 @@
 """Parquet parts, one per table of a stage: records to bytes and back."""
 
+from array import array
 from collections.abc import Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -12,6 +14,7 @@ from r3l.store.tables.schemas import TABLES, arrow_schema
 
 ROW_GROUP = 10_000
 Rows: TypeAlias = "pa.Table | Sequence[Any]"
+NUMBERS = {pa.int32(): "i", pa.float32(): "f"}  # in the words of Python's arrays
 MISFITS = (pa.ArrowException, OverflowError, UnicodeError)  # what pyarrow raises for a value that its column can't hold
 
 
@@ -29,7 +32,7 @@ def to_table(table: str, rows: Rows) -> pa.Table:
     schema = arrow_schema(table)
     try:
         arrow_rows = (
-            rows.select(schema.names) if isinstance(rows, pa.Table) else pa.table(columns(table, rows), schema=schema)
+            rows.select(schema.names) if isinstance(rows, pa.Table) else pa.table(arrays(table, rows), schema=schema)
         )
         for column in TABLES[table]:
             if not column.nullable and arrow_rows[column.name].null_count:
@@ -44,6 +47,27 @@ def to_table(table: str, rows: Rows) -> pa.Table:
         raise StoreError(f"table {table}: rows have no column {error}; see data/README.md") from error
     except MISFITS as error:
         raise Misfit(f"table {table}: rows don't fit its columns ({error}); see data/README.md") from error
+
+
+def arrays(table: str, rows: Sequence[Any]) -> list[pa.Array]:
+    values_of = columns(table, rows)
+    return [to_array(values_of[column.name], column.type) for column in TABLES[table]]
+
+
+def to_array(values: list[Any], type_: pa.DataType) -> pa.Array:
+    """Convert a column. Lists of numbers, most of what is stored, by Python's own arrays: pyarrow looks at each number
+    twice, the first time for its kind."""
+    code = NUMBERS.get(type_.value_type) if pa.types.is_list(type_) else None
+    if code is None:
+        return pa.array(values, type_)
+    numbers = array(code)
+    try:
+        for some in values:
+            numbers.fromlist(some)
+    except (TypeError, OverflowError):  # null, no list, or what only pyarrow converts; else its error names the value
+        return pa.array(values, type_)
+    ends = np.cumsum([0, *map(len, values)], dtype=np.int32)
+    return pa.ListArray.from_arrays(ends, pa.array(np.frombuffer(numbers, f"{code}4")), type=type_)
 
 
 def columns(table: str, rows: Sequence[Any]) -> dict[str, list[Any]]:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from r3l.errors import StoreError
 from r3l.records import Event
 from r3l.stages import STAGES
 from r3l.store.layout import StageKey
@@ -16,6 +17,15 @@ from r3l.store.tables.schemas import TABLES
 ATTEMPTS = {table: column.name for table, columns in TABLES.items() for column in columns if column.said.names_attempt}
 SHOWN = 200  # characters of a value that the event shows
 log = logging.getLogger("r3l.store")
+
+
+def whole(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, Rows]:
+    """Complete the tables of the stage by the empty ones (they get no file). Raise StoreError for a table that the
+    stage doesn't write."""
+    table_names = (*STAGES[key.stage].tables, "events")
+    if foreign := set(tables) - set(table_names):
+        raise StoreError(f"stage {key.stage} writes {', '.join(table_names)}, not {', '.join(sorted(foreign))}")
+    return {table: tables.get(table, []) for table in table_names}
 
 
 def storable(key: StageKey, tables: Mapping[str, Rows]) -> dict[str, pa.Table]:
