@@ -41,7 +41,7 @@ def alfworld(name: str, folder: Path) -> Recipe | None:
 
         latent_start(folder, int(match["seed"]), float(match["forgets"]), progress=progress)
 
-    return Recipe("it is trained here on one core from the embedded policy, in 3 minutes and what its measurement takes", make)
+    return Recipe("it is trained here on one core from the embedded policy, in some minutes", make)
 
 
 def smollm2(name: str, folder: Path) -> Recipe | None:

@@ -1,7 +1,7 @@
 -- Where a run goes wrong, one row per iteration, branch and alarm that rings: figure, the bound that it passed, and in one sentence what is
 -- wrong and what to change. Each is compared with its own past alone. standing: the run has no later figure of this alarm. r3l status, the
 -- terminal, the audit's page of a run and Prefect's artifact show those that stand. They follow from stored rows: no stage writes them into
--- events. An alarm is a reason to look, no verdict: of the stored runs that rise most have one, too (`python -m tests.benchmarks.alarms`).
+-- events. An alarm is a reason to look, no verdict: of the stored runs that rise most have one, too (data/LOG.md).
 CREATE VIEW lines.alarms AS
 WITH course AS (
     -- a list for each iteration of a long run is long: of one alarm alone
