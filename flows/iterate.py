@@ -58,23 +58,30 @@ def as_state(summary: Summary) -> Summary:
     return summary
 
 
-def with_watcher(progress: Progress | None, checked: bool = True, tools: Tools | None = None) -> Flow[..., Summary]:
+def with_watcher(
+    progress: Progress | None, checked: bool = True, tools: Tools | None = None, more: bool = False
+) -> Flow[..., Summary]:
     """Give the flow to a caller in the same process that watches it, or that has an engine and workers which outlive
     it.
 
     Args:
         checked: whether the preflight has been passed.
+        more: as of `run_stages`.
     """
     return watched_flow(
         iterate,
         lambda config: as_state(
-            run_attended(lambda: iteration_of(compose_for_run(config.asked()), progress, checked, tools))
+            run_attended(lambda: iteration_of(compose_for_run(config.asked()), progress, checked, tools, more))
         ),
     )
 
 
 def iteration_of(
-    config: Config, progress: Progress | None = None, checked: bool = False, tools: Tools | None = None
+    config: Config,
+    progress: Progress | None = None,
+    checked: bool = False,
+    tools: Tools | None = None,
+    more: bool = False,
 ) -> Summary:
     """Do what the flow does."""
     store = Store.open(config.store.root) if checked else preflight.ready(config)
@@ -83,7 +90,7 @@ def iteration_of(
     with open_iteration(
         config, store, iteration, progress=progress, runner=runner(), placement=PrefectPlacement(), tools=tools
     ) as bench:
-        refs = run_stages(bench)
+        refs = run_stages(bench, more)
     summary = artifacts.publish(bench, refs)
     if summary["no_step"]:
         log().warning("%s", summary["no_step"])

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from inspect import signature
-from typing import Any
+from typing import Any, Self
 
 from prefect import State, task
 from prefect.cache_policies import NO_CACHE
@@ -37,13 +37,24 @@ for stage, call in (calls.CALLS | {"evaluations": evaluation.play}).items():
 
 
 class PrefectRunner(Runner):
-    """Every stage is a task run of the flow run that calls it; limits and cancels are the server's."""
+    """Every stage is a task run of the flow run that calls it; limits and cancels are the server's. `suffix` tells task
+    runs of another iteration from those of the flow run's own."""
+
+    def __init__(self, suffix: str = "") -> None:
+        self.suffix = suffix
+
+    def of_iteration(self, number: int) -> Self:
+        return type(self)(f" of iteration {number}")
+
+    def _task(self, stage: Callable[..., Any]) -> Any:
+        task = TASKS[stage]
+        return task.with_options(task_run_name=f"{task.task_run_name}{self.suffix}") if self.suffix else task
 
     def call(self, stage: Callable[..., Any], *args: Any) -> Any:
-        return result_of(TASKS[stage](*args))
+        return result_of(self._task(stage)(*args))
 
     def submit(self, stage: Callable[..., Any], *args: Any) -> Coming:
-        future: Coming = TASKS[stage].submit(*args)
+        future: Coming = self._task(stage).submit(*args)
         return future
 
     def settle(self, futures: Sequence[Coming]) -> None:

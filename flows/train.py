@@ -13,6 +13,7 @@ from r3l.config.form import Form
 from r3l.errors import ConfigError
 from r3l.evaluation.goal import Goal, check_return
 from r3l.exploration.progress import Progress
+from r3l.pipeline.iteration import the_iteration
 from r3l.pipeline.logs import log
 from r3l.pipeline.returning import line_to_train
 from r3l.pipeline.settings.continuing import compose_for_run
@@ -82,9 +83,12 @@ def iterations_of(
                 break
             progress, preflight_done = watcher.begins(line) if watcher else None, watcher is not None
             log().info("iteration %d of %d", number + 1, iterations)
-            summaries.append(iteration_flow.with_watcher(progress, preflight_done, tools)(Form.model_validate(line)))
+            may_end = bool(goal or return_after) and is_evaluated(line, the_iteration(line, store))
+            more = number + 1 < iterations and not may_end
+            iterate = iteration_flow.with_watcher(progress, preflight_done, tools, more)
+            summaries.append(iterate(Form.model_validate(line)))
             line = line.model_copy(update={"iteration": None})
-            if evaluated := (line.evaluation.every and (summaries[-1]["iteration"] + 1) % line.evaluation.every == 0):
+            if evaluated := is_evaluated(line, summaries[-1]["iteration"]):
                 summaries[-1]["evaluation"] = evaluation_flow.with_watcher(progress, preflight_done, tools)(line)
                 # its held-out success may ring, or end an alarm
                 summaries[-1]["alarms"] = standing_alarms(store, line.run, line.branch)
@@ -96,3 +100,8 @@ def iterations_of(
             if evaluated:
                 line = line_to_train(store, line, return_after)
     return summaries
+
+
+def is_evaluated(config: Config, iteration: int) -> bool:
+    """Tell whether an evaluation follows the iteration."""
+    return bool(config.evaluation.every) and (iteration + 1) % config.evaluation.every == 0

@@ -1,9 +1,9 @@
 """The section of the update: its optimiser, its steps, and how it is computed. Descriptions state the bounds, because
 forms hide them."""
 
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from r3l.config.numbers import above, below, number, within
 from r3l.config.section import WEEK_S, Section, identity_of
@@ -123,6 +123,16 @@ class TrainingSettings(Section):
     sync_interval: int = number(
         1, within(1, 1000), "Number S of updates after which the behaviour policy is renewed, {}."
     )
+    overlap: bool = Field(
+        False,
+        description=(
+            "Sample an iteration while the update of the one before runs, in a training of several iterations. The "
+            "behaviour policy is then one update older than the policy that is trained: the one that entered the "
+            "update before. sampler_ratio=auto becomes truncate, and where a loss has no ratio of its own, that weight "
+            "is the ratio of the trained policy to the sampled one."
+        ),
+        json_schema_extra=identity_of("base", later=True),  # all that follows has it from its parents
+    )
     kl_start_rows: int = number(
         8,
         within(0, 1_000_000),
@@ -147,3 +157,20 @@ class TrainingSettings(Section):
         "Share of the groups that is taken from the replay buffer, {}. Only with sync_interval above 1.",
         identity_of("replay"),
     )
+
+    @model_validator(mode="after")
+    def refuse_no_overlap(self) -> Self:
+        if self.overlap and self.sync_interval > 1:
+            raise ValueError(
+                f"overlap=true and sync_interval={self.sync_interval} both say which policy samples: set one of them"
+            )
+        if self.overlap and self.processes == 0:
+            raise ValueError(
+                "overlap=true samples beside the update, and with processes=0 that is no process of its own: set "
+                "processes to 1 or more"
+            )
+        return self
+
+    def sampled_before(self, iteration: int) -> int:
+        """Say for an iteration before which one the policy that samples it was written: the newest of that time."""
+        return max(iteration - 1, 0) if self.overlap else iteration - iteration % self.sync_interval

@@ -147,8 +147,11 @@ def train(
     try:
         store = preflight.ready(config)
         while len(figures_of) < iterations:
+            more = len(figures_of) + 1 < iterations
             figures: Figures = (
-                iterate(config, prefect=True) if prefect else dict(iterate_directly(config, store, tools, progress))
+                iterate(config, prefect=True)
+                if prefect
+                else dict(iterate_directly(config, store, tools, progress, more))
             )
             if config.evaluation.every and (figures["iteration"] + 1) % config.evaluation.every == 0:
                 figures["evaluation"] = _evaluated(config, tools, progress, prefect)

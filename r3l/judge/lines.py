@@ -107,7 +107,7 @@ class Lines:
         """Find the policies of an iteration, as `r3l.pipeline.policies.find` does, by their digests alone."""
         line = place.origin if place.branch and place.replay.from_stage != "tasks" else place.branch
         newest = self.latest(line, place.iteration)
-        behaviour = self.latest(line, place.iteration - place.iteration % config.training.sync_interval)
+        behaviour = self.latest(line, config.training.sampled_before(place.iteration))
         start = snapshot(self.start)
         return Policies(
             start,

@@ -1,6 +1,6 @@
 """One training iteration: opened in one way by whoever runs it, and its stages from the tasks to the update."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from r3l.config import Config
@@ -9,7 +9,7 @@ from r3l.exploration.progress import Progress
 from r3l.pipeline import policies
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner, Threads
-from r3l.pipeline.settings.continuing import keep_settings
+from r3l.pipeline.settings.continuing import Change, keep_settings, stages_of_setting
 from r3l.pipeline.stages import calls, replay_buffer
 from r3l.pipeline.stages.shards import shard_stages
 from r3l.pipeline.stages.task_batch import shards_of
@@ -19,6 +19,7 @@ from r3l.pipeline.summary import Summary, summarise
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.tracking.feed import feed
 from r3l.pipeline.workbench import Placement, Replay, Workbench
+from r3l.stages import STAGES
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 from r3l.store.sweep import withdraw
@@ -78,7 +79,7 @@ def open_iteration(
             if alone:
                 store.sweep(config.run)
             sweep_staging(store.run_folder(config.run, config.branch), iteration)
-        keep_settings(store, config, iteration, replaying=replay is not None)
+        withdraw_following(store, config, iteration, keep_settings(store, config, iteration, replay is not None))
         log().info("run %s, iteration %d, store %s", config.run, iteration, store.root)
         of = config if replay is None else config.model_copy(update={"branch": replay.source_branch})
         snapshots = policies.find(of, store, iteration)
@@ -99,9 +100,11 @@ def open_iteration(
             store.sweep(config.run)
 
 
-def iterate_directly(config: Config, store: Store, tools: Tools, progress: Progress | None = None) -> Summary:
+def iterate_directly(
+    config: Config, store: Store, tools: Tools, progress: Progress | None = None, more: bool = False
+) -> Summary:
     """Run one iteration without Prefect, its stages side by side on threads, and give its figures; trackers get them
-    too.
+    too. `more`: as of `run_stages`.
 
     Raises:
         ConfigError: the settings ask for other hosts, which Prefect would reach.
@@ -116,7 +119,7 @@ def iterate_directly(config: Config, store: Store, tools: Tools, progress: Progr
         )
     iteration = the_iteration(config, store)
     with open_iteration(config, store, iteration, progress=progress, runner=Threads(), tools=tools) as bench:
-        refs = run_stages(bench)
+        refs = run_stages(bench, more)
     summary = summarise(store, config.run, config.branch, iteration)
     summary |= {"store": store.root, "stages_committed": len(refs), "trackers": feed(config, store)}
     return summary
@@ -152,10 +155,21 @@ def withdraw_others(bench: Workbench, refs: list[StageRef]) -> None:
             log().warning("%s: made with other settings, and not of this iteration any more; deleted", ref.key)
 
 
-def run_stages(bench: Workbench) -> list[StageRef]:
-    """Run all stages of the iteration. Shards run side by side; only the update waits for all."""
-    if bench.wants("updates"):
-        policies.check_optimiser(bench.store, bench.policies)  # before sampling for a step that can't be taken
+def withdraw_following(store: Store, config: Config, iteration: int, changes: list[Change]) -> None:
+    """Delete what was sampled of the next iteration beside an update that was never taken, where this iteration begins
+    again with other settings: what a later iteration follows is not made again."""
+    stages = {stage for change in changes for stage in stages_of_setting(config, change.name)}
+    if all(STAGES[stage].trains for stage in stages) or store.next_iteration(config.run, config.branch) != iteration:
+        return
+    if following := store.stages(config.run, config.branch, iteration + 1):
+        with store.writer_lock(config.run, config.branch, iteration + 1):
+            for ref in following:
+                withdraw(store.files, ref.key)
+        log().warning("iteration %d was sampled after one with other settings; deleted", iteration + 1)
+
+
+def sample(bench: Workbench) -> list[StageRef]:
+    """Run all stages of the iteration but the update and what is learned again. Shards run side by side."""
     batch: StageRef = bench.runner.call(calls.draw_tasks, bench)
     shards = range(shards_of(bench.config.rollout.tasks, bench.config.rollout.tasks_per_shard))
     bench.progress.add("shards", planned=len(shards))
@@ -165,9 +179,43 @@ def run_stages(bench: Workbench) -> list[StageRef]:
         refs += wave_stages(bench, refs, wave)
     if bench.replay is None:
         withdraw_others(bench, refs)
+    return refs
+
+
+def run_stages(bench: Workbench, more: bool = False) -> list[StageRef]:
+    """Run all stages of the iteration. Only the update waits for all shards.
+
+    Args:
+        more: another iteration follows for certain: with `training.overlap` it is sampled beside the update.
+    """
+    if bench.wants("updates"):
+        policies.check_optimiser(bench.store, bench.policies)  # before sampling for a step that can't be taken
+    refs = sample(bench)
     if bench.wants("updates"):
         read = ("base", "credit", "training_rows")
         bases, credit, rows = ([ref for ref in refs if ref.stage == stage] for stage in read)
         replays = [bench.runner.call(calls.replay_groups, bench, credit, rows)] if replay_buffer.active(bench) else []
-        refs += [*replays, bench.runner.call(calls.update, bench, bases, credit, rows, replays)]
+        step = update_beside_sampling if more and bench.config.training.overlap else bench.runner.call
+        refs += [*replays, step(calls.update, bench, bases, credit, rows, replays)]
     return refs
+
+
+def update_beside_sampling(update: Callable[..., StageRef], bench: Workbench, *parents: list[StageRef]) -> StageRef:
+    """Take the iteration's update while the next iteration is sampled, which finds its stages in the store then. The
+    policy that samples it is known before the update, by `TrainingSettings.sampled_before`."""
+    config, number = bench.config.model_copy(update={"iteration": None}), bench.iteration + 1
+    log().info("iteration %d is sampled beside the update of iteration %d", number, bench.iteration)
+    runner = bench.runner.of_iteration(number)
+    # opened before the update begins: opening sweeps parts that no manifest names, as those of a commit under way
+    with open_iteration(
+        config, bench.store, number, runner=runner, placement=bench.placement, tools=bench.tools
+    ) as following:
+        step = bench.runner.submit(update, bench, *parents)
+        try:
+            sample(following)
+            ref: StageRef = step.result()
+        except BaseException as error:
+            bench.close(bench.runner.ending(error) or f"beside it, iteration {number} failed: {error}")
+            bench.runner.settle([step])
+            raise
+    return ref

@@ -32,7 +32,8 @@ def imported_from(config: Config) -> str:
 
 @dataclass(frozen=True)
 class Policies:
-    """`behaviour` samples; `learner` is trained; they differ between synchronizations when sync_interval > 1."""
+    """`behaviour` samples; `learner` is trained; they differ between synchronizations when sync_interval > 1, and by
+    one update with overlap."""
 
     start: PolicySnapshot
     learner: PolicySnapshot
@@ -51,7 +52,7 @@ def find(config: Config, store: Store, iteration: int) -> Policies:
     """Find the policies of an iteration. Raise `ConfigError` where the starting policy's folder is missing or is none
     that the run's weights come from, `StoreError` where a later policy is not what its update wrote."""
     start = starting_policy(config)
-    sync_iteration = iteration - iteration % config.training.sync_interval
+    sync_iteration = config.training.sampled_before(iteration)
     newest = latest_policy(store, config.run, config.branch, iteration)
     learner, learner_folder = _fetched(store, newest, start)
     behaviour, behaviour_folder = (

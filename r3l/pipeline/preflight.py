@@ -8,6 +8,7 @@ from pathlib import Path
 from r3l import plugins
 from r3l.config import Config
 from r3l.config.engines import VllmServerSettings
+from r3l.config.methods.shared import GuidedSettings
 from r3l.engines import maker
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
@@ -86,6 +87,7 @@ def check_settings(config: Config, training: bool) -> None:
     """Raise `ConfigError` for an engine or method that can't be used, or no GPU for the update."""
     if training:
         check_gpu(config)
+        check_overlap(config)
     maker(config.engine)
     check_packages(config, training)
     with plugins.blaming("method", config.method.kind, METHODS):
@@ -100,6 +102,23 @@ def check_gpu(config: Config) -> None:
         raise ConfigError(
             f"training.device=cuda, and this machine has no GPU ({', '.join(GPUS)}); run on one that has, or set "
             "training.device=auto for an update on the CPU"
+        )
+
+
+def check_overlap(config: Config) -> None:
+    """Raise `ConfigError` where an iteration can't be sampled beside the update before: the engine sleeps meanwhile, or
+    what teaches it is only written then."""
+    if not config.training.overlap:
+        return
+    if isinstance(config.engine, VllmServerSettings) and config.engine.sleep:
+        raise ConfigError(
+            f"training.overlap=true samples while the update runs, and engine.sleep={config.engine.sleep} has the "
+            "servers sleep then: set engine.sleep=0 and give the update a GPU of its own, or training.overlap=false"
+        )
+    if isinstance(config.method, GuidedSettings) and config.method.teacher_every:
+        raise ConfigError(
+            f"training.overlap=true samples before the update that writes the teacher of "
+            f"method.teacher_every={config.method.teacher_every}: set method.teacher_every=0, or training.overlap=false"
         )
 
 

@@ -4,7 +4,7 @@ tasks."""
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from r3l.errors import Interrupted
 
@@ -44,6 +44,10 @@ class Runner:
     def submit(self, stage: Callable[..., Any], *args: Any) -> Coming:
         """Begin a stage; futures among `args` (in lists, too) are waited for first."""
         return Done(self.call(stage, *args))
+
+    def of_iteration(self, number: int) -> Self:
+        """Give a runner for stages of another iteration, run beside those of the own one."""
+        return self
 
     def settle(self, futures: Sequence[Coming]) -> None:
         """Wait for stages that fail by now, since the work was ended."""

@@ -28,6 +28,7 @@ class Tools:
         self.closed = False
         self.incidents = Incidents()
         self.trainer = WaitingProcess()
+        self.canary_errors: dict[str, float | None] = {}  # of the engine, by the digest of the policy that it loaded
         self._pools: dict[str, WorldPool] = {}
         self._engine: Engine | None = None
         self._teachers: dict[str, Teacher] = {}

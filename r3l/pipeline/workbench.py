@@ -81,7 +81,8 @@ class Workbench:
         )
         self.runner, self.placement, self.replay = runner or Runner(), placement, replay
         self.tools, self._own_tools = tools or Tools(), tools is None
-        self.canary_error: float | None = None
+        # An iteration that was sampled beside the update before has loaded no policy by itself.
+        self.canary_error = self.tools.canary_errors.get(policies.behaviour.digest)
         # Set at the end: what waits gives up, work elsewhere is cancelled, nothing more is committed.
         self.stopped = threading.Event()
         self.ended = ""  # why, in words
@@ -161,6 +162,7 @@ class Workbench:
             self.config.policy.dtype,
             self.config.engine.canary_tolerance,
         )
+        self.tools.canary_errors[self.policies.behaviour.digest] = self.canary_error
         comparison = (
             "not compared: no update wrote this policy"
             if self.canary_error is None

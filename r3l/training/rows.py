@@ -154,9 +154,12 @@ class UpdateRow:
         """Tell whether its loss reads the policy before the update, or the one that sampled it."""
         return self.loss.uses_ratio or bool(self.sampler or self.teacher)
 
-    def needs_old(self, policy: str) -> bool:
-        """Tell whether another policy sampled it and its loss has a ratio to that policy."""
-        return self.has_anchor and self.behaviour_policy != policy
+    def needs_old(self, policy: str, overlap: bool = False) -> bool:
+        """Tell whether another policy sampled it and its loss has a ratio to that policy. With `overlap` the weight by
+        the ratio to the sampler is no such ratio: it is that of the trained `policy`, which corrects for the update in
+        between where the loss itself does not."""
+        has_ratio = self.loss.uses_ratio or bool(self.teacher) if overlap else self.has_anchor
+        return has_ratio and self.behaviour_policy != policy
 
     def needs_scoring(self, policy: str) -> bool:
         """Tell whether dL/dlogp depends on logp. A ratio to the trained policy itself is exactly 1, so it does not."""

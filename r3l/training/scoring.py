@@ -112,9 +112,9 @@ class Scorer:
         return scores, tokens
 
 
-def sampled_by(digest: str, trained: str, row: UpdateRow) -> bool:
+def sampled_by(digest: str, job: Job, row: UpdateRow) -> bool:
     """Tell whether a row's ratio is to the policy of this digest."""
-    return row.needs_old(trained) and row.behaviour_policy == digest
+    return row.needs_old(job.policy.digest, job.training.overlap) and row.behaviour_policy == digest
 
 
 def starts(job: Job) -> bool:
@@ -158,9 +158,7 @@ def score_others(
                 f"behaviour policy {digest} sampled some rows with a ratio, but the job's `policies` has no folder "
                 f"for it; got {', '.join(job.policies) or 'none'}"
             )
-        others.old |= scorer.score(
-            job.policies[digest], job.policy.base_path, partial(sampled_by, digest, job.policy.digest)
-        )[0]
+        others.old |= scorer.score(job.policies[digest], job.policy.base_path, partial(sampled_by, digest, job))[0]
         others.passes += 1
     if survey.reference:
         if not job.reference:

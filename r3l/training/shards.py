@@ -54,8 +54,9 @@ class Survey(Count):
     searches: set[Search] = field(default_factory=set)  # for clip bounds that are chosen for the whole batch
 
 
-def survey(files: Sequence[str], policy: str) -> Survey:
-    """Count the rows and find the groups. Raise `TrainingError` for a file or a row that is not as the schema says."""
+def survey(files: Sequence[str], policy: str, overlap: bool = False) -> Survey:
+    """Count the rows and find the groups; `overlap` as of `UpdateRow.needs_old`. Raise `TrainingError` for a file or a
+    row that is not as the schema says."""
     batch = Survey()
     groups: dict[str, Group] = {}
     counts: dict[str, Count] = defaultdict(Count)
@@ -72,7 +73,7 @@ def survey(files: Sequence[str], policy: str) -> Survey:
             group.files.add(file)
             group.rows += len(rows)
             group.cost += build_trie([row.token_ids for row in rows]).tokens_computed
-            batch.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy)}
+            batch.behaviours |= {row.behaviour_policy for row in rows if row.needs_old(policy, overlap)}
             batch.reference |= any(row.kl_coefficient > 0 for row in rows)
             batch.taught |= any(row.teacher for row in rows)
             batch.bases |= {row.row_id: group_id for row in rows if row.of_a_base}

@@ -78,7 +78,7 @@ class Update:
         if job.optimiser and job.optimiser_digest and self.ranks.leads:
             refuse_other_state(Path(job.optimiser), job.optimiser_digest)
         with self._timed("survey"):
-            batch = survey(job.rows, job.policy.digest)
+            batch = survey(job.rows, job.policy.digest, job.training.overlap)
         with self._timed("load"):
             self._choose_layout()
         self.emit(

@@ -99,6 +99,34 @@ def test_the_update_weighs_each_token_and_stores_what_it_found(steps, policy, tm
     assert without["loss"] != pytest.approx(loss, rel=1e-2)
 
 
+@pytest.mark.parametrize(("method", "overlap", "by"), [
+    ("rloo", False, "older"),
+    # the loss has no ratio of its own: the weight is that of the trained policy, and corrects for the update between
+    ("rloo", True, "trained"),
+    # the loss has its ratio to the older policy: a weight by the same ratio would count it twice
+    ("grpo", False, "older"),
+    ("grpo", True, "older"),
+])  # fmt: skip
+def test_with_overlap_the_policy_that_sampled_is_corrected_for_once(method, overlap, by, policy, tmp_path):
+    settings = compose(method=method, assignments=["method.sampler_ratio=truncate", "method.kl_coefficient=0"]).method
+    tables, groups = rehearse(settings)
+    on_policy = tables["training_rows"]["training_rows"]
+    stale = [replace(row, behaviour_policy="older") for row in on_policy]
+    paths = {"trained": policy, "older": tiny_policy(tmp_path / "p", 1)}
+
+    def scores(name, rows, path, **job):
+        spec = {"policy": {"path": path, "digest": "policy-0"}, "reference": policy, **job}
+        result = update(tmp_path / name, rows, groups, **spec)
+        (file,) = result["scores"]
+        return {one["row_id"]: one["logprobs"] for one in pq.read_table(tmp_path / name / "out" / file).to_pylist()}
+
+    training = {"learning_rate": 1e-2, "device": "cpu", "overlap": overlap}
+    others = {"older": paths["older"]} if by == "older" else {}  # no other policy is even read
+    found = scores("stale", stale, policy, policies=others, training=training)
+    expected = scores("by", on_policy, paths[by])
+    assert found == {name: pytest.approx(values, abs=1e-4) for name, values in expected.items()}
+
+
 def test_what_a_ratio_is_to_is_the_policy_before_the_first_step(policy, tmp_path):
     """Rows of the second minibatch are read after a long step; their scores are those of one step over the batch."""
     tables, groups = rehearse(compose(method="paper", assignments=["method.sampler_ratio=truncate"]).method)

@@ -151,6 +151,7 @@ OF_SETTING = {
         ),
         "",
     ),
+    "training.overlap": "base",
     **dict.fromkeys((f"training.{name}" for name in ("replay_decay", "replay_limit", "replay_share")), "replay"),
     "evaluation.every": "",
 }

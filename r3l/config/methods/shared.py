@@ -84,7 +84,8 @@ class MethodSettings(Member):
             "Weight of a token's loss by the ratio of its probability in the trainer to that in the engine that "
             "sampled it. none: no weight; truncate: the ratio, sampler_high at most (TIS); mask: the ratio, 0 outside "
             "sampler_low to sampler_high (IcePop); sequence_mask: the product of the row's ratios, 0 above "
-            "sampler_high (TRL). auto: none where the engine computes what the trainer does, else truncate."
+            "sampler_high (TRL). auto: none where the engine computes what the trainer does, else truncate, as with "
+            "training.overlap."
         ),
         json_schema_extra=identity_of("training_rows", later=True),
     )

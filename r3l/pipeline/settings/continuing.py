@@ -121,12 +121,14 @@ def check_changes(store: Store, config: Config, iteration: int, training: bool =
     return all_changes
 
 
-def keep_settings(store: Store, config: Config, iteration: int, replaying: bool = False) -> None:
-    """Write the settings of an iteration, and log what differs from those that the run had so far. Raise as
+def keep_settings(store: Store, config: Config, iteration: int, replaying: bool = False) -> list[Change]:
+    """Write the settings of an iteration; log and list what differs from those that the run had so far. Raise as
     `check_changes` does; a replay, which has a branch of its own, may differ in everything."""
-    for change in [] if replaying else check_changes(store, config, iteration):
+    all_changes = [] if replaying else check_changes(store, config, iteration)
+    for change in all_changes:
         log().info("from iteration %d on, %s", iteration, change)
     save_config(store, config, iteration)
+    return all_changes
 
 
 def change_events(store: Store, config: Config, iteration: int, stage: str) -> list[Event]:

@@ -169,7 +169,8 @@ def write_training_rows(bench: Workbench, batch: StageRef, parents: Parents, sha
     reflections, credit = ([ref for ref in parents if ref.stage == stage] for stage in ("reflections", "credit"))
     method, engine = bench.config.method, bench.config.engine
     if method.sampler_ratio == "auto":
-        method = method.model_copy(update={"sampler_ratio": engine.SAMPLER_RATIO})
+        rule = "truncate" if bench.config.training.overlap else engine.SAMPLER_RATIO
+        method = method.model_copy(update={"sampler_ratio": rule})
     rows, events = training_rows_stage(
         method,
         _episodes(bench, parents, "base", "retries", "distilled"),

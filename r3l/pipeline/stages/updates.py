@@ -45,7 +45,8 @@ def update_tables(
     result = bench.placement.update(bench, job_spec, paths) if bench.placement else None
     takes_here = result is None
     if result is None:
-        bench.tools.make_room()
+        if not config.training.overlap:  # else the engine samples meanwhile
+            bench.tools.make_room()
         job_spec["turns"] = [str(path) for ref in bases for path in local_files(bench.store, ref, "turns")]
         job_spec["rows"] = [str(path) for ref in rows for path in local_files(bench.store, ref, "training_rows")]
         result = take_step(
