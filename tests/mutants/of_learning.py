@@ -13,6 +13,7 @@ REPORT, REFLECT = "r3l/exploration/report.py", "r3l/exploration/reflect.py"
 META, ROWS, STAGES, R3L = (f"r3l/methods/{name}.py" for name in ("meta_tasks", "rows", "stages", "r3l"))
 BASE, LOSSES, READ = "r3l/methods/base.py", "r3l/losses/objectives.py", "r3l/training/rows.py"
 STEPS, CHECKPOINT, UPDATE = "r3l/training/stepping/steps.py", "r3l/training/checkpoint.py", "r3l/training/update.py"
+T_OVERLAP = "tests/flows/test_overlap.py"
 RUN_STAGE, ITERATION, SQL = "r3l/pipeline/stages/run_stage.py", "r3l/pipeline/iteration.py", "flows/cli/tables/sql.py"
 (
     T_INDEX,
@@ -154,8 +155,8 @@ OF_LEARNING = [
            T_LOSSES),
     Mutant("a sequence's ratio as a sum", LOSSES, "[trained_T].mean().exp()", "[trained_T].sum().exp()", T_LOSSES),
     Mutant("the last trained token cut", READ, "token_ids[: positions[-1] + 1]", "token_ids[: positions[-1]]", f"{T_SHARDS} {T_JOB}"),
-    Mutant("old log-probabilities of oneself", READ, "self.has_anchor and self.behaviour_policy != policy",
-           "self.has_anchor and self.behaviour_policy == policy", f"{T_JOB} -k old_and_reference"),
+    Mutant("old log-probabilities of oneself", READ, "has_ratio and self.behaviour_policy != policy",
+           "has_ratio and self.behaviour_policy == policy", f"{T_JOB} -k old_and_reference"),
     Mutant("rows of advantage 0 run for nothing", READ, "from_loss = self.coefficient != 0 and (has_credit or not self.loss.uses_advantage)",
            "from_loss = self.coefficient != 0", "tests/unit/test_training_gradients.py -k rows_without"),
     Mutant("a warm-up that stands still in an update", STEPS, "learning_rate(self.job.training, self.job.step + number)",
@@ -169,5 +170,15 @@ OF_LEARNING = [
     Mutant("AdamW counts anew", CHECKPOINT, 'optimiser.state[parameter]["step"] = torch.tensor(steps_taken[name])',
            'optimiser.state[parameter]["step"] = torch.tensor(0.0)', f"{T_RESUME} -k resumed_steps"),
     Mutant("masters forgotten", CHECKPOINT, 'if f"master/{name}" in there:', "if False:", f"{T_RESUME} -k bfloat16"),
+    Mutant("an update between corrected for twice", READ, "if overlap else self.has_anchor", "if False else self.has_anchor",
+           "tests/unit/test_sampler_ratio.py -k with_overlap"),
+    Mutant("sampled by the newest policy in spite of overlap", "r3l/pipeline/policies.py", "config.training.sampled_before(iteration)",
+           "iteration - iteration % config.training.sync_interval", f"{T_OVERLAP} -k while_the_update"),
+    Mutant("sampled after the update in spite of overlap", ITERATION, "update_beside_sampling if more and bench.config.training.overlap else bench.runner.call",
+           "bench.runner.call", f"{T_OVERLAP} -k while_the_update"),
+    Mutant("stale rows weighed as on policy", "r3l/pipeline/stages/calls.py", '"truncate" if bench.config.training.overlap else engine.SAMPLER_RATIO',
+           "engine.SAMPLER_RATIO", f"{T_OVERLAP} -k while_the_update"),
+    Mutant("what was sampled ahead stands in the way", ITERATION, "    if following := store.stages(", "    if following := [] and store.stages(",
+           f"{T_OVERLAP} -k other_settings"),
 ]
 # fmt: on
