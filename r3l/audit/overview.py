@@ -9,7 +9,7 @@ from r3l.audit.held_out import COUNTS
 from r3l.audit.line_state import ABOUT_BY_ITERATION, policy_of, standings_of
 from r3l.audit.lines import MEASURES, Line
 from r3l.errors import StoreError
-from r3l.store.figures import LINES_BY_ITERATION, Answers, remember_answers
+from r3l.store.figures import AT_ONCE, LINES_BY_ITERATION, Answers, remember_answers
 from r3l.store.metrics import METRICS
 from r3l.store.stage import Store
 
@@ -28,7 +28,6 @@ OF_ONE_RUN = QUESTIONS | {
     "evaluated": f"SELECT run, branch, iteration, {', '.join(f'{sql} AS {name}' for name, sql in EVALUATED.items())} "
     "FROM lines.held_out GROUP BY ALL",
 }
-AT_ONCE = 8  # blocks: to plan such questions takes as long as to ask one of 100 iterations
 # Of a line, what its iterations say together.
 TOGETHER: dict[str, Callable[[Iterable[Any]], Any]] = {
     **dict.fromkeys(("iterations", "rows", "bytes"), sum),

@@ -16,6 +16,7 @@ import duckdb
 
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
+from r3l.store.index import blocks
 from r3l.store.index.bundles import bundled
 from r3l.store.index.contents import STAGES_SCHEMA, Contents, contents_of, place
 from r3l.store.index.exported import take_rows
@@ -206,7 +207,8 @@ def view_sql(view: str) -> str:
     under the names of its parts, in those of alarms under their own."""
     sql = package_files("r3l.store").joinpath("views", f"{view}.sql").read_text(encoding="utf-8")
     figures = {"iterations": select_lists, "alarm_parts": expressions, "alarm_figures": expressions}.get(view)
-    return Template(sql).substitute(figures()) if figures else sql
+    block = f"CASE WHEN branch = '' THEN floor(iteration / {blocks.BLOCK}) ELSE 0 END"  # all branches share one block
+    return Template(sql).substitute(figures(), block=block) if figures else sql
 
 
 def load_manifests(store: Store, folders: Sequence[str]) -> list[Manifest]:

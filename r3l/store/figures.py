@@ -21,6 +21,7 @@ from r3l.store.stage import Store
 from r3l.system.visible import first_line
 
 Answers = dict[str, list[dict[str, Any]]]
+AT_ONCE = 8  # blocks: to plan such questions takes as long as to ask one of 100 iterations
 TOGETHER = 32  # runs that one connection is made for: bounds its memory and its open files
 SIZES = """
 SELECT run, branch, {iteration} count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations,
@@ -133,7 +134,7 @@ def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:
     it has left behind are read once on this machine. Of a damaged run, say so, too: an alarm may be missing."""
     left_out, advice = dict[str, str](), list[str]()
     try:
-        parts = answers_of_blocks(store, run, [*blocks_of(store, run)], "alarms", PARTS, left_out)["parts"]
+        parts = answers_of_blocks(store, run, [*blocks_of(store, run)], "alarms", PARTS, left_out, AT_ONCE)["parts"]
         with connect(store, [run], question="FROM held_out") as connection:
             rows = "SELECT unnest(part) FROM (SELECT unnest(from_json($1, $2)) AS part)"
             connection.execute(f"CREATE TABLE lines.alarm_parts AS {rows}", [json.dumps(parts), PART])

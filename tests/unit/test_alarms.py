@@ -113,11 +113,28 @@ def test_blocks_that_a_run_has_left_behind_are_read_once_and_decide_with_the_oth
     asked, ask = [], figures.ask_runs
     monkeypatch.setattr(figures, "ask_runs", lambda store, some, *how: asked.append(some) or ask(store, some, *how))
     assert sorted(standing_alarms(copy, "falling")) == sorted(whole)
-    assert len(asked) == 5  # of the starting policy's evaluation, and of each iteration
+    assert len(asked) == 1  # of the starting policy's evaluation and of the four iterations at once
     row = tables(3, True)["updates"]["updates"][0]
     commit_stage(copy, "updates", {"updates": [row | {"entropy": 2.0}]}, [], "falling", 3)
     assert len(standing_alarms(copy, "falling")) == len(whole) - 1
-    assert len(asked) == 6
+    assert len(asked) == 2
+
+
+def test_blocks_that_are_asked_at_once_say_what_each_says_alone(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(blocks, "BLOCK", 2)
+    said = []
+    for at_once in (1, 2, 8):
+        monkeypatch.setenv("R3L_CACHE", str(tmp_path / str(at_once)))
+        its = [*blocks.blocks_of(store, "falling")]
+        parts = figures.answers_of_blocks(store, "falling", its, "alarms", figures.PARTS, {}, at_once)["parts"]
+        rows = [
+            {name: sorted(map(str, value)) if isinstance(value, list) else value for name, value in row.items()}
+            for row in parts
+        ]
+        said.append(sorted(rows, key=str))
+    words = [row["iteration"] for row in said[0] if row["alarm"] == "new words" and row["said"]]
+    assert words == [0, 2]  # the first iteration of each block
+    assert said[0] == said[1] == said[2]
 
 
 def test_of_blocks_that_a_run_has_left_behind_no_stage_is_looked_at_again(store, tmp_path, monkeypatch):
