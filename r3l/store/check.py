@@ -13,11 +13,13 @@ from r3l.errors import StoreError
 from r3l.records import observation_hash
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.catalog import connect_to, load_manifests, names_needed
+from r3l.store.catalog import VIEWS, connect_to, load_manifests, names_needed, view_sql
 from r3l.store.failures import FAILURES, failing_stages
 from r3l.store.figures import require_runs
 from r3l.store.index.blocks import Block, blocks_of
+from r3l.store.index.contents import contents_of
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
+from r3l.store.loaded import load
 from r3l.store.manifest import Manifest, ManifestRef
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import latest_policy
@@ -75,15 +77,30 @@ def unfit(store: Store, block: Block) -> list[Finding]:
     parents = {folder_of(parent) for one in own for parent in one["parents"]}
     others = [*block.beside, *sorted(one for one in parents if not lies_in(one, places))]
     manifests_read = list(unpruned_manifests([*own, *load_manifests(store, others)]))
-    connection = connect_to(store, manifests_read, names_read())
-    findings = [*find_broken_rows(connection), *ended_under_way(connection)]
+    with open_for_checks(store, manifests_read) as connection:
+        findings = [*find_broken_rows(connection), *ended_under_way(connection)]
     return [finding for folder, finding in findings if not lies_in(folder, others)]
+
+
+def open_for_checks(store: Store, manifests_read: Sequence[Manifest]) -> duckdb.DuckDBPyConnection:
+    """Open a connection for the checks of these stages. Their files are read once for all of them."""
+    connection = connect_to(store, manifests_read, names_read())
+    load(connection, contents_of(manifests_read), store.files.url(""), names_read(), questions_read())
+    return connection
 
 
 @cache
 def names_read() -> frozenset[str]:
     """Find the tables and views that the checks read: to make the others takes longer than a small run's checks."""
     return names_needed("\n".join((*map(invariant_sql, INVARIANTS), FAILURES)))
+
+
+@cache
+def questions_read() -> str:
+    """Return all the SQL that the checks ask, with that of the views."""
+    return "\n".join(
+        (*map(invariant_sql, INVARIANTS), FAILURES, *(view_sql(view) for view in VIEWS if view in names_read()))
+    )
 
 
 def folder_of(entry: ManifestRef) -> str:

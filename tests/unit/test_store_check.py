@@ -9,7 +9,9 @@ import pytest
 
 from r3l.errors import StoreError
 from r3l.records import Turn
-from r3l.store.check import INVARIANTS, Finding, check_run
+from r3l.store import loaded
+from r3l.store.catalog import load_manifests
+from r3l.store.check import INVARIANTS, Finding, check_run, open_for_checks
 from r3l.store.stage import Store
 from tests.support.broken_rows import broken_rows
 from tests.support.store_iteration import Tables, commit_iteration, commit_stage, iteration_tables
@@ -163,15 +165,17 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory) -> dict[str, list[Finding]]:
-    """What is found in a run of each case, named as it is."""
+@pytest.fixture(scope="module", params=[loaded.MOST, 0], ids=["tables", "files"])
+def found(tmp_path_factory, request) -> dict[str, list[Finding]]:
+    """What is found in a run of each case, named as it is: of files that are read once, and of too many for that."""
     store = Store.open(str(tmp_path_factory.mktemp("broken")))
     for name, (breaking, *_) in BROKEN.items():
         tables = iteration_tables(0)
         breaking(tables)
         commit_iteration(store, run_of(name), tables=tables)
-    return broken_rows(store, [run_of(name) for name in BROKEN])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(loaded, "MOST", request.param)
+        return broken_rows(store, [run_of(name) for name in BROKEN])
 
 
 def run_of(name: str) -> str:
@@ -189,15 +193,27 @@ def test_every_invariant_is_broken_by_some_case():
     assert by_hand | in_a_real_run >= set(INVARIANTS)  # a defect may be told by another check
 
 
-def test_a_broken_branch_is_named_as_such(tmp_path):
+def test_a_broken_branch_is_named_as_such(tmp_path, monkeypatch):
     store = Store.open(str(tmp_path))
     commit_iteration(store)
     tables = iteration_tables(0)["distilled"]
     tables["turns"][0] = replace(tables["turns"][0], response_ids=[5, 7])
     commit_stage(store, "distilled", tables, [], "demo", 0, branch="fork")
-    found = [(f.check, f.place) for f in check_run(store, "demo")]
-    assert ("2_prefix", f"demo/branch=fork {WON}/distilled=0") in found
-    assert {place.split()[0] for _, place in found} == {"demo/branch=fork"}
+    found = check_run(store, "demo")
+    assert ("2_prefix", f"demo/branch=fork {WON}/distilled=0") in [(f.check, f.place) for f in found]
+    assert {f.place.split()[0] for f in found} == {"demo/branch=fork"}
+    monkeypatch.setattr(loaded, "MOST", 0)
+    assert check_run(store, "demo") == found
+
+
+def test_files_are_read_once_unless_they_are_too_large_for_memory(tmp_path, monkeypatch):
+    store = Store.open(str(tmp_path))
+    commit_iteration(store)
+    kind = "SELECT table_type FROM information_schema.tables WHERE (table_schema, table_name) = ('lines', 'turns')"
+    for most, expected in ((loaded.MOST, "BASE TABLE"), (0, "VIEW")):
+        monkeypatch.setattr(loaded, "MOST", most)
+        with open_for_checks(store, load_manifests(store, ["demo"])) as connection:
+            assert connection.execute(kind).fetchall() == [(expected,)]
 
 
 def test_an_unknown_run_is_named_with_those_that_exist(tmp_path):
