@@ -63,7 +63,9 @@ TRAJECTORIES_OF = {
     "distilled_trajectories": ("distilled",),
     "continuation_trajectories": ("continuations",),
 }
-ALL = frozenset({"stages", *VIEWS, *TRAJECTORIES_OF, *TABLES, MACROS})
+STORED = {f"stored.{table}": table for table in TABLES}
+ALL = frozenset({"stages", *VIEWS, *TRAJECTORIES_OF, *TABLES, *STORED, MACROS})
+FOOTERS = 2_000  # files up to which a connection keeps what each says of itself, some 10 kB: questions open them again
 LEFT_OUT = "left_out"  # a table of every connection
 
 
@@ -110,6 +112,9 @@ def open_connection(
 ) -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     store.files.attach(connection)
+    parts = [*contents.own, *contents.taken_over]
+    if 0 < len(parts) <= FOOTERS:
+        connection.execute("SET parquet_metadata_cache = true")
     build(connection, contents, store.files.url(""), branch, only)
     made = {view: path for view, path in contents.views.items() if view in only}
     for view, path in made.items():
@@ -117,7 +122,7 @@ def open_connection(
     connection.execute("CREATE TABLE left_out (run VARCHAR, why VARCHAR)")
     if left_out:
         connection.executemany("INSERT INTO left_out VALUES (?, ?)", list(left_out.items()))
-    tables, parts = tables_in(only), (*contents.own, *contents.taken_over)
+    tables = tables_in(only)
     paths = {*made.values(), *(address(part, store.files.url("")) for part in parts if part.table in tables)}
     # what a connection for users may open, once it is locked; DuckDB asks for both
     connection.execute("SET allowed_paths = ?", [sorted({*paths, *map(pattern_of, paths)})])
@@ -134,7 +139,7 @@ def names_needed(question: str) -> frozenset[str]:
     for view in reversed(VIEWS):
         if view in views:
             views |= ALL.intersection(re.findall(r"(?:FROM (?!lines\b)|lines\.)(\w+)", view_sql(view)))
-    return frozenset(views)
+    return frozenset(views | {name for name, table in STORED.items() if "stored" in words and table in views})
 
 
 def words_of(question: str) -> frozenset[str]:
@@ -143,7 +148,8 @@ def words_of(question: str) -> frozenset[str]:
 
 def tables_in(only: frozenset[str]) -> frozenset[str]:
     """Return the tables whose files these tables and views are made of."""
-    return only | ({"trajectories"} if only & TRAJECTORIES_OF.keys() else frozenset())
+    of_trajectories = {"trajectories"} if only & TRAJECTORIES_OF.keys() else set()
+    return only | of_trajectories | {STORED[name] for name in only & STORED.keys()}
 
 
 def stages_read(only: frozenset[str]) -> frozenset[str] | None:
@@ -226,7 +232,7 @@ def table_queries(contents: Contents, root: str, only: frozenset[str]) -> dict[s
         f"{schema}.{table}": (table, [part for part in parts if part.table == table])
         for schema, parts in (("stored", contents.own), ("lines", all_parts))
         for table in TABLES
-        if table in only
+        if (f"stored.{table}" if schema == "stored" else table) in only
     }
     for name, stages in TRAJECTORIES_OF.items():
         if name not in only:

@@ -37,7 +37,7 @@ def load(
         connection.execute(
             f"DROP VIEW IF EXISTS lines.{table}; CREATE TABLE lines.{table} AS SELECT {columns} FROM ({rows})"
         )
-        if table in only and table not in taken_over:
+        if f"stored.{table}" in only and table not in taken_over:
             connection.execute(f"DROP VIEW stored.{table}; CREATE VIEW stored.{table} AS FROM lines.{table}")
     for name in TRAJECTORIES_OF.keys() & only:
         connection.execute(f"DROP VIEW lines.{name}; CREATE VIEW lines.{name} AS FROM lines.trajectories")

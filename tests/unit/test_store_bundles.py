@@ -1,6 +1,8 @@
 """A long run: what a question reads of it, what a commit makes stale, and what a check reads a second time."""
 
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -81,6 +83,34 @@ def test_a_bundle_is_written_once_and_anew_where_it_is_another(store, monkeypatc
     commit_iteration(store, iteration=ITERATIONS + 1)
     asked(store)
     assert len(written) == 1 + 2  # of the block that the run has just left, of bases and of retries
+
+
+def test_a_few_iterations_of_the_newest_block_are_bundled_when_they_are_all_there(store, monkeypatch):
+    monkeypatch.setattr(bundles, "BLOCK", 100)
+    monkeypatch.setattr(bundles, "FEW", 2)
+
+    def spans() -> list[str]:
+        rows, files = asked(store)
+        assert rows == asked(store, verify=True)[0]
+        return sorted(Path(path).name.split("~")[1] for path in files if not path.startswith(store.root))
+
+    assert spans() == [*["0.0"] * 2, *["0.1"] * 2, *["0.2"] * 2]  # of bases and of retries
+    commit_iteration(store, iteration=ITERATIONS)
+    assert spans() == [*["0.0"] * 2, *["0.1"] * 2, *["0.2"] * 2, *["0.3"] * 2]
+
+
+def test_the_bundles_of_a_few_iterations_go_when_their_block_is_left_behind(store, tmp_path, monkeypatch):
+    monkeypatch.setattr(bundles, "FEW", 2)
+    rows, their_spans = {}, {}
+    for block in (100, 4):  # iterations
+        monkeypatch.setattr(bundles, "BLOCK", block)
+        rows[block] = asked(store)[0]
+        paths = list(Path(tmp_path, "cache").rglob("*~base~*.parquet"))
+        their_spans[block] = sorted(path.name.split("~")[1] for path in paths)
+        for path in paths:
+            os.utime(path, (0, time.time() - 2 * bundles.UNUSED_S))
+    assert rows[4] == rows[100]
+    assert their_spans == {100: ["0.0", "0.1", "0.2"], 4: ["0", "1.2"]}
 
 
 def test_a_commit_makes_one_block_stale_and_no_manifest_of_another_is_read(store, monkeypatch):

@@ -133,6 +133,14 @@ def test_the_account_balances(whole):
     ]
 
 
+def test_a_question_has_the_tables_as_they_are_stored_where_it_names_them(store):
+    made = "SELECT schema_name, view_name FROM duckdb_views() WHERE schema_name IN ('stored', 'lines') ORDER BY ALL"
+    for question, schemas in (("FROM turns", ["lines"]), ("FROM stored.turns", ["lines", "stored"])):
+        with connect(store, question=question) as connection:
+            assert connection.execute(made).fetchall() == [(schema, "turns") for schema in schemas]
+            assert connection.execute(question).fetchall()
+
+
 def test_a_branch_sees_what_it_took_over_beside_what_it_made(store):
     tables = iteration_tables(0)["credit"]
     commit_stage(store, "credit", tables, [], "demo", 0, branch="alpha", alpha=1.0)

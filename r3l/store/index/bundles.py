@@ -1,11 +1,11 @@
-"""Bundles: the many small files of a table, of a block of iterations that a run has left behind, as one file.
+"""Bundles: the many small files of a table, of a block of iterations that a run has left behind, as one file; and of
+every five iterations of the newest block.
 
 A question about a whole run would open each of them. A bundle is a copy, cached on this machine under a name made of
 the names that it holds, which say their content; it is used while it has the stamp that it was written with. Whoever
 verifies (`r3l sql --verify`, `r3l check`) reads the files themselves.
 """
 
-import os
 import time
 import uuid
 from collections.abc import Collection, Iterable
@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 
 from r3l.store.digests import canonical
+from r3l.store.files.staging import newest
 from r3l.store.files.stamps import stamp_of
 from r3l.store.index.blocks import BLOCK
 from r3l.store.index.cached import index_path, recall, remember
@@ -26,7 +27,8 @@ from r3l.store.stage import Store
 from r3l.version import __version__
 
 SMALL = 256 << 10  # bytes of a file on the average: what is larger costs little to open, beside what is read of it
-FEWEST = 8  # files
+FEW = 5  # iterations of the newest block
+FEWEST = 5  # files
 ROW_GROUP = 2048  # rows: a question about one iteration reads few of a bundle's
 UNUSED_S = 86_400.0  # seconds after which a bundle of files that were replaced is deleted
 
@@ -34,28 +36,34 @@ UNUSED_S = 86_400.0  # seconds after which a bundle of files that were replaced 
 def bundled(store: Store, contents: Contents, tables: Collection[str], make: bool = True) -> Contents:
     """Return the same contents, with bundles of the files of these tables, each in the place of its first file: those
     that are there, and (`make`) the others. Where none can be written, the contents are left as they are."""
+    small = [
+        (part, part.line, part.iteration) for part in contents.own if part.table in tables and part.shard != BUNDLED
+    ]
+    last = dict(sorted((line, iteration) for _, line, iteration in small))
     groups: dict[tuple[str, ...], list[Part]] = {}
-    newest: dict[tuple[str, str], int] = {}
-    for part in contents.own:
-        if part.table in tables and part.shard != BUNDLED:
-            block = part.iteration // BLOCK
-            newest[part.line] = max(block, newest.get(part.line, block))
-            groups.setdefault((*part.line, str(block), part.table, part.stage, part.kind), []).append(part)
+    for part, line, iteration in small:
+        name = (*line, span(iteration, last[line]), part.table, part.stage, part.kind)
+        groups.setdefault(name, []).append(part)
     place: dict[Part, Part] = {}
-    for run in {line[0] for line in newest}:
-        settled = {
-            name: parts
-            for name, parts in groups.items()
-            if name[0] == run and int(name[2]) < newest[name[0], name[1]] and worth_it(parts)
-        }
+    for run in {line[0] for line in last}:
+        settled = {name: parts for name, parts in groups.items() if name[0] == run and worth_it(name[2], parts)}
         with suppress(OSError, duckdb.Error):
             place |= bundles_of(store, run, settled, make) if settled else {}
     gone = {part for parts in groups.values() if parts[0] in place for part in parts}
     return replace(contents, own=[place.get(part, part) for part in contents.own if part not in gone or part in place])
 
 
-def worth_it(parts: list[Part]) -> bool:
-    return len(parts) >= FEWEST and sum(part.bytes for part in parts) < SMALL * len(parts)
+def span(iteration: int, newest: int) -> str:
+    """Name the iterations whose files are bundled with those of this one: its block, or a few of the newest block."""
+    block = iteration // BLOCK
+    return str(block) if block < newest // BLOCK else f"{block}.{iteration // FEW}"
+
+
+def worth_it(iterations: str, parts: list[Part]) -> bool:
+    """Tell whether there are many files, and small ones. A few iterations of the newest block must all be there: a
+    bundle is written anew for each file that comes."""
+    whole = "." not in iterations or len({part.iteration for part in parts}) == FEW
+    return whole and len(parts) >= FEWEST and sum(part.bytes for part in parts) < SMALL * len(parts)
 
 
 def bundles_of(store: Store, run: str, groups: dict[tuple[str, ...], list[Part]], make: bool) -> dict[Part, Part]:
@@ -70,7 +78,7 @@ def bundles_of(store: Store, run: str, groups: dict[tuple[str, ...], list[Part]]
                 continue
             write(store, parts, path)
             remember(path.with_suffix(".json"), {"run": run, "stamp": stamp_of(path)})
-            drop_unused(path.name.rpartition("~")[0], folder)
+            drop_unused(name, folder)
         made[parts[0]] = parts[0]._replace(shard=BUNDLED, path=str(path), version=0)
     return made
 
@@ -96,8 +104,12 @@ def write(store: Store, parts: list[Part], path: Path) -> None:
         partial.unlink(missing_ok=True)
 
 
-def drop_unused(group: str, folder: Path) -> None:
-    """Delete what an earlier state of the same files was bundled in, unless a reader may have it open."""
-    for old in folder.glob(f"{group}~*"):
-        if time.time() - old.stat().st_mtime > UNUSED_S:
-            os.unlink(old)
+def drop_unused(name: tuple[str, ...], folder: Path) -> None:
+    """Delete what an earlier state of the same files was bundled in and, once a block is left behind, the bundles of a
+    few iterations of it and of those before, unless a reader may have them open."""
+    _, branch, iterations, *of = name
+    for old in folder.glob(f"{branch}~*~{'~'.join(of)}~*"):
+        its = old.name.split("~")[1]
+        is_passed = "." in its and "." not in iterations and int(its.partition(".")[0]) <= int(iterations)
+        if (its == iterations or is_passed) and time.time() - newest(old) > UNUSED_S:
+            old.unlink(missing_ok=True)

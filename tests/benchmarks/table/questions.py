@@ -27,8 +27,9 @@ def asked(number: str) -> str:
 
 
 def r3l_answers(store: Store, numbers: Iterable[str]) -> dict[str, Answer]:
-    with connect(store) as connection:
-        return {number: connection.execute(asked(number)).fetchall() for number in numbers}
+    questions = {number: asked(number) for number in numbers}
+    with connect(store, question="\n".join(questions.values())) as connection:  # as `r3l sql` opens it
+        return {number: connection.execute(sql).fetchall() for number, sql in questions.items()}
 
 
 VIEWS = """
