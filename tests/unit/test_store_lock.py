@@ -297,19 +297,6 @@ def test_an_iteration_at_work_is_not_swept(store, holder):
         assert store.sweep("demo") == [part]
 
 
-def test_a_fork_has_a_mark_of_its_own(tmp_path):
-    mine = process.mark()
-    child = os.fork()
-    if not child:
-        time.sleep(0.05)
-        (tmp_path / "mark").write_text(f"{process.mark()} {process.start_time(os.getpid())}")
-        os._exit(0)
-    os.waitpid(child, 0)
-    mark, start = (tmp_path / "mark").read_text().split()
-    assert mark != mine
-    assert mark.rpartition("~")[2] == start
-
-
 def test_a_stage_committed_by_another_meanwhile_is_refused(store, monkeypatch):
     key = StageKey("demo", "", 0, "base", 0)
     put_if = store.files.put_if

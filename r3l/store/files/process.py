@@ -3,7 +3,6 @@
 import os
 import socket
 from dataclasses import astuple, dataclass
-from functools import cache
 from pathlib import Path
 
 import psutil
@@ -29,17 +28,8 @@ class Mark:
 
 def mark(pid: int | None = None) -> str:
     """Write ``host~boot~namespace~pid~start`` of a process of this pid namespace; None: of this process."""
-    start = own_start() if pid is None else start_time(pid)
-    return str(Mark(*here(), os.getpid() if pid is None else pid, start or 0.0))
-
-
-@cache
-def own_start() -> float | None:
-    """Measure this process's start. Once: it costs milliseconds, and every file that is written has a mark."""
-    return start_time(os.getpid())
-
-
-os.register_at_fork(after_in_child=own_start.cache_clear)
+    pid = os.getpid() if pid is None else pid
+    return str(Mark(*here(), pid, start_time(pid) or 0.0))
 
 
 def read(mark_: str) -> Mark | None:
