@@ -2,6 +2,7 @@
 kill nor one iteration at a time makes another run of it."""
 
 import json
+import math
 import os
 import signal
 import subprocess
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 import pytest
 
 from r3l.config import Config, compose
+from r3l.config.section import settings_of
 from r3l.errors import ConfigError, TrainingError
 from r3l.judge.verdict import judge
 from r3l.pipeline import policies
@@ -39,6 +41,12 @@ OVERLAP = "training.overlap=true"
 def test_which_policy_samples_is_said_by_the_settings(assignments, before):
     training = compose(assignments=assignments).training
     assert [training.sampled_before(iteration) for iteration in range(5)] == before
+
+
+def test_without_it_no_stage_tells_of_it():
+    """So that what was stored before there was the setting is found as it is."""
+    assert settings_of(compose().training, "base") == {}
+    assert settings_of(compose(assignments=[OVERLAP]).training, "base") == {"overlap": True}
 
 
 @pytest.mark.parametrize(("other", "word"), [
@@ -182,6 +190,9 @@ def test_killed_between_and_run_again_it_is_the_same_run(tmp_path):
         assert judge(one, "real").findings == []
     replayed = recompute(store, "real", 2, Replay("", "base", "updates"), [])["stages"]
     assert all(stage["same_rows"] for stage in replayed)
+    # the engine was held against the trainer beside the update before, which the update's row tells
+    errors = [row["canary_error"] for row in ask(store, "SELECT canary_error FROM updates ORDER BY iteration")]
+    assert [math.isnan(error) for error in errors] == [True, True, False]
     found = policies.find(real(tmp_path / "whole"), store, 2)
     assert found.behaviour.digest != found.learner.digest
     ratios = ask(
