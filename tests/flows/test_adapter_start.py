@@ -86,7 +86,7 @@ def test_servers_are_given_the_base_of_an_adapter_that_no_canary_compares(adapte
     later = replace(start, digest="later") if updated else start
     loaded: list[Any] = []
     engine = SimpleNamespace(load_policy=loaded.append, score_each=lambda ids: {})
-    tools: Any = SimpleNamespace(engine=lambda _: engine, incidents=Incidents())
+    tools: Any = SimpleNamespace(engine=lambda _: engine, incidents=Incidents(), canary_errors={})
     folder = adapter.parent / "iteration=00000" if updated else None
     known = Policies(start, later, later, folder, folder)
     served = config(adapter, "engine.kind=vllm_server")

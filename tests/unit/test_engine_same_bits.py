@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from r3l.engines.base import PolicySnapshot
-from r3l.engines.embedded.compiled_attention import compile_attention
+from r3l.engines.embedded.compiled_attention import CompiledAttention, build, compile_attention
 from r3l.engines.embedded.packed_linear import TILE, PackedLinear
 from r3l.store.differences.first_difference import Line, parting
 from r3l.store.stage import Store
@@ -69,25 +69,33 @@ def _run(store: Path, max_batch: str) -> Line:
 
 
 @needs_compiler
+@pytest.mark.parametrize("processor", [[], ["-march=znver3"]], ids=["its own", "znver3"])
 @pytest.mark.parametrize(("size", "group"), [(8, 1), (24, 3)])
-def test_attention_is_the_same_bits_however_a_sequence_is_cut(size: int, group: int) -> None:
+def test_attention_is_the_same_bits_however_a_sequence_is_cut(size: int, group: int, processor: list[str]) -> None:
     """Its last tokens: all at once, behind one stored piece or several, and alone."""
+    if processor and torch.backends.cpu.get_cpu_capability() not in ("AVX2", "AVX512"):
+        pytest.skip("needs a processor with AVX2")
+    kernel = build(size, torch.float32, processor)
+    assert kernel is not None
     torch.manual_seed(0)
     length, heads = 300, 2
     keys, values = torch.randn(2, heads, length, size)
     query = torch.randn(heads * group, length, size)
-    whole = _attend(query, keys, values, [], (0, length, 0))
+    whole = _attend(kernel, query, keys, values, [], (0, length, 0))
     for cuts in ([0, 1], [0, 299], [0, 64, 128], [0, 7, 100, 290], [0, 63, 65]):
         stored = torch.stack([keys, values])[None].contiguous()
         first = cuts[-1]
         pieces = list(pairwise(cuts))
-        part = _attend(query[:, first:], keys[:, first:], values[:, first:], pieces, (0, length - first, first), stored)
+        new = query[:, first:], keys[:, first:], values[:, first:]
+        part = _attend(kernel, *new, pieces, (0, length - first, first), stored)
         assert torch.equal(part, whole[first:]), cuts
-        alone = _attend(query[:, -1:], keys[:, -1:], values[:, -1:], [(0, 40), (40, 299)], (0, 1, 299), stored)
+        last = query[:, -1:], keys[:, -1:], values[:, -1:]
+        alone = _attend(kernel, *last, [(0, 40), (40, 299)], (0, 1, 299), stored)
         assert torch.equal(alone, whole[-1:])
 
 
 def _attend(
+    kernel: CompiledAttention,
     query: Tensor,
     keys: Tensor,
     values: Tensor,
@@ -96,8 +104,6 @@ def _attend(
     stored: Tensor | None = None,
 ) -> Tensor:
     rows, size = query.shape[0] // keys.shape[0] * query.shape[1], query.shape[2]
-    kernel = compile_attention(size, torch.float32, CPU)
-    assert kernel is not None
     table = [
         (stored.data_ptr() + 4 * low * size, stored.shape[3], high - low, 0, rows, low)
         for low, high in pieces
