@@ -83,12 +83,12 @@ def iterations_of(
                 break
             progress, preflight_done = watcher.begins(line) if watcher else None, watcher is not None
             log().info("iteration %d of %d", number + 1, iterations)
-            may_end = bool(goal or return_after) and is_evaluated(line, the_iteration(line, store))
+            may_end = bool(goal or return_after) and line.evaluation.follows(the_iteration(line, store))
             more = number + 1 < iterations and not may_end
             iterate = iteration_flow.with_watcher(progress, preflight_done, tools, more)
             summaries.append(iterate(Form.model_validate(line)))
             line = line.model_copy(update={"iteration": None})
-            if evaluated := is_evaluated(line, summaries[-1]["iteration"]):
+            if evaluated := line.evaluation.follows(summaries[-1]["iteration"]):
                 summaries[-1]["evaluation"] = evaluation_flow.with_watcher(progress, preflight_done, tools)(line)
                 # its held-out success may ring, or end an alarm
                 summaries[-1]["alarms"] = standing_alarms(store, line.run, line.branch)
@@ -100,8 +100,3 @@ def iterations_of(
             if evaluated:
                 line = line_to_train(store, line, return_after)
     return summaries
-
-
-def is_evaluated(config: Config, iteration: int) -> bool:
-    """Tell whether an evaluation follows the iteration."""
-    return bool(config.evaluation.every) and (iteration + 1) % config.evaluation.every == 0

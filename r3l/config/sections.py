@@ -130,6 +130,10 @@ class EvaluationSettings(Section):
         identity_of(),
     )
 
+    def follows(self, iteration: int) -> bool:
+        """Tell whether an evaluation follows a training iteration, by `every`."""
+        return bool(self.every) and (iteration + 1) % self.every == 0
+
 
 class StoreSettings(Section):
     IDENTITY_OF = ()

@@ -153,7 +153,7 @@ def train(
                 if prefect
                 else dict(iterate_directly(config, store, tools, progress, more))
             )
-            if config.evaluation.every and (figures["iteration"] + 1) % config.evaluation.every == 0:
+            if config.evaluation.follows(figures["iteration"]):
                 figures["evaluation"] = _evaluated(config, tools, progress, prefect)
             figures_of.append(figures)
             if on_iteration is not None and on_iteration(figures) is False:

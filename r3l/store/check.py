@@ -92,15 +92,17 @@ def open_for_checks(store: Store, manifests_read: Sequence[Manifest]) -> duckdb.
 @cache
 def names_read() -> frozenset[str]:
     """Find the tables and views that the checks read: to make the others takes longer than a small run's checks."""
-    return names_needed("\n".join((*map(invariant_sql, INVARIANTS), FAILURES)))
+    return names_needed(checks_sql())
 
 
 @cache
 def questions_read() -> str:
     """Return all the SQL that the checks ask, with that of the views."""
-    return "\n".join(
-        (*map(invariant_sql, INVARIANTS), FAILURES, *(view_sql(view) for view in VIEWS if view in names_read()))
-    )
+    return "\n".join((checks_sql(), *(view_sql(view) for view in VIEWS if view in names_read())))
+
+
+def checks_sql() -> str:
+    return "\n".join((*map(invariant_sql, INVARIANTS), FAILURES))
 
 
 def folder_of(entry: ManifestRef) -> str:

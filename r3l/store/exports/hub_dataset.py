@@ -91,9 +91,8 @@ def write_index(store: Store, run: str, folder: Path, tables: list[str]) -> None
             copy(connection, rows, folder / BRANCHES / f"{table}.parquet")
     pq.write_table(stages_table(contents), folder / STAGES, compression="zstd")
     manifests = [path for path in store.files.paths(run) if key_of(path)]
-    index = {"form": FORM, "run": run, "tables": tables, "branches": others, "manifests": manifests}
-    index["views"] = list(EXPORTED_VIEWS)
-    (folder / INDEX).write_text(json.dumps(index), encoding="utf-8")
+    names = {"tables": tables, "branches": others, "views": [*EXPORTED_VIEWS], "manifests": manifests}
+    (folder / INDEX).write_text(json.dumps({"form": FORM, "run": run, **names}), encoding="utf-8")
 
 
 def card(run: str, rows: dict[str, int]) -> str:

@@ -56,7 +56,7 @@ class Files(Protocol):
         """Delete a folder with all that is in it. The result is the bytes that it held."""
 
     def url(self, path: str) -> str:
-        """Name what DuckDB and pyarrow open."""
+        """Return the address under which DuckDB and pyarrow open a file."""
 
     def sweep_staging(self) -> list[str]:
         """Delete what dead writers staged and never moved into place. The result is what was deleted."""
