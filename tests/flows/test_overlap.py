@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -207,13 +208,16 @@ def test_killed_between_and_run_again_it_is_the_same_run(tmp_path):
 @pytest.mark.usefixtures("prefect_server")
 def test_the_flow_samples_beside_its_updates_but_for_the_last(tmp_path):
     from prefect.client.orchestration import get_client
+    from prefect.client.schemas.filters import TaskRunFilter, TaskRunFilterStartTime
 
     from flows.train import train
 
     config, store = real(tmp_path), Store.open(str(tmp_path))
+    # other tests of this worker ran tasks on the same server
+    its_own = TaskRunFilter(start_time=TaskRunFilterStartTime(after_=datetime.now(UTC)))
     assert [summary["iteration"] for summary in train(config, iterations=2)] == [0, 1]
     with get_client(sync_client=True) as client:
-        runs = client.read_task_runs()
+        runs = client.read_task_runs(task_run_filter=its_own)
     names = {run.name for run in runs}
     assert {"base shard=1", "base shard=1 of iteration 1", "updates"} <= names
     assert not any(name.endswith("of iteration 2") for name in names)
