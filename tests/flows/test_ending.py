@@ -136,6 +136,7 @@ def ended(config: Config, caplog: pytest.LogCaptureFixture) -> State[Any]:
     return state
 
 
+CANCELLED = "the flow run was cancelled; what is committed stays, and the next start goes on from there"
 MATRIX = [
     pytest.param("base", way, marks=[] if way in ("SIGTERM", "server away") else pytest.mark.slow) for way in WAYS
 ] + [
@@ -155,6 +156,10 @@ def test_what_was_under_way_is_no_row_and_the_next_start_plays_it(
     halting(stage, WAYS[way])
     state = ended(config, caplog)
     assert state.type.value == ("FAILED" if way == "server away" else "CANCELLED"), state
+    if way == "cancel":
+        assert state.message == CANCELLED
+        errors = [one for one in caplog.records if one.name.startswith("prefect") and one.levelno >= logging.ERROR]
+        assert len(errors) <= 1, errors
     store = Store.open(str(tmp_path))
     there = {ref.stage for ref in store.stages("small", "", 0)}
     assert not there & set([*STAGES][[*STAGES].index(stage) :])  # neither the stage nor what comes after it
@@ -168,18 +173,6 @@ def test_what_was_under_way_is_no_row_and_the_next_start_plays_it(
     assert ask(store, "SELECT count(*) FILTER (status LIKE '%_error') AS failed, count(*) AS n FROM base") == [
         {"failed": 0, "n": 4}
     ]
-
-
-def test_a_cancelled_run_says_so_in_one_line(halting, tmp_path, caplog) -> None:
-    halting("base", WAYS["cancel"])
-    state = ended(small_config(tmp_path, iteration=0), caplog)
-    assert state.message == "the flow run was cancelled; what is committed stays, and the next start goes on from there"
-    lines = [
-        record.getMessage()
-        for record in caplog.records
-        if record.name.startswith("prefect") and record.levelno >= logging.ERROR
-    ]
-    assert len(lines) <= 1, lines
 
 
 class Breaking(CorridorPool):
@@ -213,20 +206,16 @@ def test_too_many_failed_attempts_fail_the_stage_with_their_count_and_the_first_
         match=r"base: 1 of 2 attempts ended by errors .*\(1 of about 4 in the whole stage\), more than "
         r"rollout.max_failed_share=0.1 allows; .* The first: environment_error: the world broke",
     ):
-        iterate(config)
+        iteration_of(config)
     assert [ref.shard for ref in Store.open(str(tmp_path)).stages("small", "", 0) if ref.stage == "base"] in ([0], [])
 
 
 def test_a_share_that_is_allowed_is_stored_and_counted(halting, monkeypatch, tmp_path) -> None:
     failing(halting, monkeypatch, "task=1/base=1")
     config = small_config(tmp_path, "training.processes=0", "rollout.max_failed_share=0.25", iteration=0)
-    summary = iterate(config)
-    assert summary["failed_attempts"] == 1
-    metrics = [
-        Store.open(str(tmp_path)).manifest(ref)["metrics"]
-        for ref in Store.open(str(tmp_path)).stages("small", "", 0)
-        if ref.stage == "base"
-    ]
+    assert iteration_of(config)["failed_attempts"] == 1
+    store = Store.open(str(tmp_path))
+    metrics = [store.manifest(ref)["metrics"] for ref in store.stages("small", "", 0) if ref.stage == "base"]
     assert [(one["attempts"], one["failed_attempts"]) for one in metrics] == [(2, 0), (2, 1)]
 
 
@@ -237,5 +226,5 @@ def test_the_share_is_that_of_all_shards_together(halting, monkeypatch, tmp_path
         tmp_path, "training.processes=0", "rollout.max_failed_share=0.25", "rollout.shards_in_flight=1", iteration=0
     )
     with pytest.raises(FailedAttempts, match=r"\(2 of about 4 in the whole stage\)"):
-        iterate(config)
+        iteration_of(config)
     assert [ref.shard for ref in Store.open(str(tmp_path)).stages("small", "", 0) if ref.stage == "base"] == [0]

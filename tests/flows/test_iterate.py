@@ -16,12 +16,13 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory, prefect_server):
-    """Two iterations of one run: (store, summaries)."""
+    """Two iterations of one run, the second one's update in its own process: (store, summaries)."""
     from flows.iterate import iterate
 
     root = tmp_path_factory.mktemp("store")
-    config = small_config(root)
-    return Store.open(str(root)), [iterate(config), iterate(config)]
+    one_worker = small_config(root, "environment.workers=1")
+    update_here = small_config(root, "environment.workers=1", "training.processes=0")
+    return Store.open(str(root)), [iterate(update_here), iterate(one_worker)]
 
 
 def test_the_second_run_takes_the_next_iteration_and_the_policy_that_the_first_wrote(run):

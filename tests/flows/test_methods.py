@@ -99,10 +99,7 @@ def flipped(path: Path) -> None:
     path.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 
 
-@pytest.mark.parametrize("spoil", ["moments", "counts", "moments lost", "all lost"])
-def test_an_optimiser_state_that_was_lost_or_changed_stops_the_next_iteration_and_is_made_again(
-    spoil, corridor, tmp_path
-):
+def test_an_optimiser_state_that_was_lost_or_changed_stops_the_next_iteration_and_is_made_again(corridor, tmp_path):
     store = Store.open(str(tmp_path / "store"))
     config = two_tasks(store, tmp_path)
     iteration(config, store, 0)
@@ -111,22 +108,22 @@ def test_an_optimiser_state_that_was_lost_or_changed_stops_the_next_iteration_an
     whole = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert set(whole) == {"optimizer.safetensors", "optimizer.json"}
     assert ask(store, "SELECT optimiser FROM updates") == [{"optimiser": optimiser_digest(folder)}]
-    {
-        "moments": lambda: flipped(folder / "optimizer.safetensors"),
-        "counts": lambda: flipped(folder / "optimizer.json"),
-        "moments lost": lambda: (folder / "optimizer.safetensors").unlink(),
-        "all lost": lambda: shutil.rmtree(folder),
-    }[spoil]()
-    assert [(finding.check, finding.place) for finding in check_run(store, "demo")] == [("policies", place)]
-    with pytest.raises(
-        StoreError, match=rf"optimiser's state {place} in .*: holds .*only its update is computed again"
+    said = rf"optimiser's state {place} in .*: holds .*only its update is computed again"
+    for spoil in (
+        lambda: flipped(folder / "optimizer.safetensors"),
+        lambda: flipped(folder / "optimizer.json"),
+        (folder / "optimizer.safetensors").unlink,
+        lambda: shutil.rmtree(folder),
     ):
-        iteration(config, store, 1)
-    assert {ref.iteration for ref in store.stages("demo")} == {0}  # nothing was sampled for it
-    policies.find(config, store, 1)  # an evaluation needs no optimiser
-    iteration(config, store, 0)
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
-    assert check_run(store, "demo") == []
+        spoil()
+        assert [(finding.check, finding.place) for finding in check_run(store, "demo")] == [("policies", place)]
+        with pytest.raises(StoreError, match=said):
+            iteration(config, store, 1)
+        assert {ref.iteration for ref in store.stages("demo")} == {0}  # nothing was sampled for it
+        policies.find(config, store, 1)  # an evaluation needs no optimiser
+        iteration(config, store, 0)
+        assert {path.name: path.read_bytes() for path in folder.iterdir()} == whole
+        assert check_run(store, "demo") == []
     iteration(config, store, 1)
     assert ask(store, "SELECT count(*) AS n FROM updates") == [{"n": 2}]
 

@@ -30,8 +30,7 @@ pytestmark = pytest.mark.usefixtures("prefect_server")
 SAID = "no step taken: 0 of 2 groups have mixed rewards; 0 % of reflections parse"
 
 
-@pytest.fixture
-def lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, prefect_server: None) -> tuple[Store, State[Any]]:
+def test_a_step_that_was_not_taken_is_said_everywhere(monkeypatch, tmp_path, caplog) -> None:
     """Two tasks, two bases each: none is won, and no reflection can be read."""
     monkeypatch.setattr(preflight, "check", lambda config, training=True: Store.open(config.store.root))
     monkeypatch.setattr(
@@ -42,14 +41,13 @@ def lost(monkeypatch: pytest.MonkeyPatch, tmp_path: Any, prefect_server: None) -
         "_start",
         lambda bench: replace(explorer(lambda name, prompt: "!wait"), policy=bench.policies.behaviour.digest),
     )
-    state: State[Any] = iterate(small_config(tmp_path, "training.processes=0", iteration=0), return_state=True)
-    return Store.open(str(tmp_path)), state
-
-
-def test_a_step_that_was_not_taken_is_said_everywhere(lost) -> None:
-    store, state = lost
+    with caplog.at_level(logging.WARNING, logger="r3l.pipeline"):
+        state: State[Any] = iterate(small_config(tmp_path, "training.processes=0", iteration=0), return_state=True)
+    assert SAID in caplog.text
+    store = Store.open(str(tmp_path))
     assert (state.type.value, state.message) == ("COMPLETED", SAID)  # the list of runs
     summary = state.result()
+    assert summary["no_step"] == SAID
     figures = dict(figure_rows(summary))
     unmeasured = ("loss", "RL term", "SFT term", "gradient norm", "entropy (nats)", "KL to the starting policy")
     assert {figures[name] for name in unmeasured} == {"–"}
@@ -70,10 +68,3 @@ def test_a_step_that_was_not_taken_is_said_everywhere(lost) -> None:
     [row] = iterations(reader, Line("small"))
     assert (row["no_step"], row["loss"], row["grad_norm"]) == (SAID, None, None)
     assert SAID in render(reader, Line("small"))
-
-
-def test_the_log_says_that_no_step_was_taken(lost, caplog) -> None:
-    store, _ = lost
-    with caplog.at_level(logging.WARNING, logger="r3l.pipeline"):
-        assert iterate(small_config(store.root, "training.processes=0", iteration=0))["no_step"] == SAID
-    assert SAID in caplog.text

@@ -167,6 +167,7 @@ def test_the_second_job_of_a_process_is_the_one_that_a_process_of_its_own_would_
     assert "Traceback" not in log
 
 
+@pytest.mark.slow
 def test_nothing_that_ranks_look_for_later_stands_in_a_job_s_folder(monkeypatch, tmp_path):
     (temporary := tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))

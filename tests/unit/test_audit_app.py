@@ -73,9 +73,15 @@ def assert_harmless(page: str) -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", page)
 
 
+@pytest.fixture(scope="module")
+def pages(client):
+    """Every page, asked for once."""
+    return {path: client.get(path) for path in PAGES}
+
+
 @pytest.mark.parametrize("path", PAGES)
-def test_every_page_is_shown_under_its_policy(client, path):
-    answer = client.get(path)
+def test_every_page_is_shown_under_its_policy(pages, path):
+    answer = pages[path]
     assert answer.status_code == 200
     assert PAGES[path] in answer.text
     assert "default-src 'none'" in answer.headers["content-security-policy"]
@@ -84,14 +90,14 @@ def test_every_page_is_shown_under_its_policy(client, path):
     assert_harmless(answer.text)
 
 
-def test_each_word_is_explained_once_and_headers_link_to_theirs(client):
-    told = re.findall(r'<div id="(\w+)"><dt>(.*?)</dt><dd>(.*?)</dd>', client.get("/words").text)
+def test_each_word_is_explained_once_and_headers_link_to_theirs(client, pages):
+    told = re.findall(r'<div id="(\w+)"><dt>(.*?)</dt><dd>(.*?)</dd>', pages["/words"].text)
     assert len({word for word, _, _ in told}) == len({name for _, name, _ in told}) == len(told) > 30
     meanings = {f"/words#{word}": html.unescape(meaning) for word, _, meaning in told}
     tokens = f"/run/demo/tokens?source={quote('iteration=0/task=0/base=0', safe='')}&iteration=0"
     linked = set()
-    for path in (*PAGES, tokens):
-        elements = Elements(client.get(path).text).found
+    for path, answer in {**pages, tokens: client.get(tokens)}.items():
+        elements = Elements(answer.text).found
         terms = [attributes for _, attributes in elements if attributes.get("class") == "term"]
         assert all(meanings[one["href"]] == one["title"] for one in terms), path
         linked |= {one["href"].removeprefix("/words#") for one in terms}
@@ -202,10 +208,10 @@ def test_an_empty_store_says_what_to_do(tmp_path):
     app.state.audit.close()
 
 
-def test_the_worked_questions_can_all_be_asked(client):
+def test_the_worked_questions_can_all_be_asked(client, pages):
     asked = [
         target
-        for tag, found in Elements(client.get("/sql").text).found
+        for tag, found in Elements(pages["/sql"].text).found
         if tag == "a" and "q=" in (target := found.get("href") or "")
     ]
     assert len(asked) == len(list(QUESTIONS.glob("*.sql"))) > 0

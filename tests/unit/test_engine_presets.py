@@ -5,12 +5,17 @@ from pathlib import Path
 import pytest
 
 from r3l.config import compose, preset_names
-from r3l.engines import made_policies
+from r3l.config.engines import ENGINE_KINDS
+from r3l.engines import ENGINES, made_policies
 from r3l.engines.made_policies import HUB
 from r3l.errors import ConfigError
 from r3l.pipeline.making import ensure_model
 
 PAPER = {"qwen2.5-1.5b", "qwen2.5-7b", "qwen3-4b", "llama-3.2-3b"}
+
+
+def test_every_kind_of_the_settings_has_an_engine() -> None:
+    assert {*ENGINE_KINDS.names()} == {*ENGINES}
 
 
 @pytest.mark.parametrize("model", preset_names("policies"))
