@@ -109,7 +109,9 @@ class Workbench:
     @cached_property
     def chat(self) -> ChatFormat:
         """The chat format of the starting policy. Raise `ChatFormatError` where its folder has none."""
-        return ChatFormat.load(self.policies.start.model_path, self.config.policy.thinking, tools_of(self.world))
+        return ChatFormat.load(
+            self.policies.start.model_path, self.config.policy.thinking, tools_of(self.world), light=True
+        )
 
     @property
     def explorer(self) -> Explorer:

@@ -1,4 +1,4 @@
-"""Attention of one engine step over the segment tree, as an attention function for transformers.
+"""Attention of one engine step over the segment tree, called as transformers calls an attention function.
 
 All new tokens of a step are packed into one sequence, ordered depth first, so that the requests which share a segment
 are neighbours. On a CPU with a C compiler one compiled function attends for all of them, without padding and without a
@@ -13,11 +13,8 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from transformers import AttentionInterface
 
 from r3l.engines.embedded.packing import Feed, Padded, Step, stored_parts
-
-NAME = "r3l_segments"
 
 
 def attend(
@@ -116,6 +113,3 @@ def _long(
         scale=scaling,
     )
     return out_HGND.permute(2, 0, 1, 3)
-
-
-AttentionInterface.register(NAME, attend)

@@ -1,4 +1,4 @@
-"""The embedded engine: one thread, one model of transformers, continuous batching over all callers' requests.
+"""The embedded engine: one thread, one model (loading.py), continuous batching over all callers' requests.
 
 A request's life: `complete` puts it in the inbox → the thread finds what is stored of its prompt (segments.py) → every
 step feeds the new tokens of all requests in one forward pass (attention.py, batching.py) → the reply is delivered by

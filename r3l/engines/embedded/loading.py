@@ -1,14 +1,19 @@
 """A policy snapshot as a model that samples. Safetensors only, and no code from the policy's folder is run."""
 
+from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from r3l.engines.base import PolicySnapshot
-from r3l.engines.embedded import attention
+from r3l.engines.embedded.attention import attend
 from r3l.engines.embedded.in_pieces import in_pieces
+from r3l.engines.embedded.llama import load_llama
 from r3l.engines.embedded.packed_linear import AdaptedLinear, pack
 from r3l.errors import EngineError
+
+ATTENTION = "r3l_segments"  # its name in transformers
 
 
 def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.device, batch_invariant: bool = True) -> Any:
@@ -18,21 +23,10 @@ def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.devic
     Raises:
         EngineError: nothing loadable there, or an attention that the engine can't run (sliding windows).
     """
-    from transformers import AutoModelForCausalLM
-    from transformers.utils.logging import disable_progress_bar
-
-    disable_progress_bar()  # it would be drawn across the caller's own display
     try:
-        model: Any = AutoModelForCausalLM.from_pretrained(
-            snapshot.model_path,
-            dtype=dtype,
-            attn_implementation=attention.NAME,
-            trust_remote_code=False,
-            use_safetensors=True,
-        )
-        if snapshot.base_path:
-            model = _adapted(model, snapshot.path)
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+        own = None if snapshot.base_path else load_llama(Path(snapshot.path), dtype)
+        model: Any = own or _any_model(snapshot, dtype)
+    except (OSError, ValueError, RuntimeError, KeyError, SafetensorError) as error:
         raise EngineError(
             f"policy {snapshot.path} (digest {snapshot.digest}) can't be loaded: {error}; expected a transformers "
             "folder with safetensors, or a peft adapter with base_path"
@@ -45,6 +39,23 @@ def load_model(snapshot: PolicySnapshot, dtype: torch.dtype, device: torch.devic
             "full_attention only: use engine.kind=vllm_server"
         )
     return in_pieces(pack(model.to(device=device, dtype=dtype).eval().requires_grad_(False), batch_invariant))
+
+
+def _any_model(snapshot: PolicySnapshot, dtype: torch.dtype) -> Any:
+    """Load a model of any architecture that transformers has, or an adapter on one."""
+    from transformers import AttentionInterface, AutoModelForCausalLM
+    from transformers.utils.logging import disable_progress_bar
+
+    disable_progress_bar()  # it would be drawn across the caller's own display
+    AttentionInterface.register(ATTENTION, attend)
+    model = AutoModelForCausalLM.from_pretrained(
+        snapshot.model_path,
+        dtype=dtype,
+        attn_implementation=ATTENTION,
+        trust_remote_code=False,
+        use_safetensors=True,
+    )
+    return _adapted(model, snapshot.path) if snapshot.base_path else model
 
 
 def refuse_no_numbers(model: Any, snapshot: PolicySnapshot) -> None:

@@ -105,8 +105,8 @@ class AdaptedLinear(nn.Module):
     def __init__(self, base: nn.Module, down_RI: Tensor, up_OR: Tensor, scale: float) -> None:
         super().__init__()
         self.base = base
-        self.down = _linear(down_RI)
-        self.up = _linear((scale * up_OR.detach().float()).to(up_OR.dtype))
+        self.down = linear(down_RI)
+        self.up = linear((scale * up_OR.detach().float()).to(up_OR.dtype))
 
     def forward(self, x: Tensor) -> Tensor:
         plus = self.up(self.down(x))
@@ -114,9 +114,13 @@ class AdaptedLinear(nn.Module):
         return y
 
 
-def _linear(weight_OI: Tensor) -> nn.Linear:
-    layer = nn.Linear(weight_OI.shape[1], weight_OI.shape[0], bias=False, device="meta")
+def linear(weight_OI: Tensor) -> nn.Linear:
+    """Make torch's layer of a weight."""
+    # a layer of full size would be initialised first; on the device "meta", too, by way of torch's compiler, whose
+    # import takes a second
+    layer = nn.Linear(1, 1, bias=False)
     layer.weight = nn.Parameter(weight_OI.detach().contiguous(), requires_grad=False)
+    layer.out_features, layer.in_features = weight_OI.shape
     return layer
 
 
