@@ -104,6 +104,13 @@ class Bench(Workbench):
         stages = {ref.stage for ref in self.store.stages(self.config.run, self.config.branch, self.iteration)}
         return super().asks_oracle and "oracle_pivots" in stages
 
+    @property
+    def settings_told(self) -> Config | None:
+        """Tell of none in a replay of earlier versions, which told of none: a branch has no such row then."""
+        refs = self.store.stages(self.config.run, self.config.branch, self.iteration)
+        events = [event for ref in refs for event in self.store.read(ref, "events", ["event"])["event"].to_pylist()]
+        return None if self.config.branch and "setting_changed" not in events else super().settings_told
+
     @cached_property
     def chat(self) -> ChatFormat:
         return chat_of(self.store, self.config, self.policies.start.digest, tools_of(self.world))

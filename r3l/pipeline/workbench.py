@@ -22,6 +22,7 @@ from r3l.exploration.explorer import Explorer, Limits
 from r3l.exploration.progress import Progress
 from r3l.pipeline.policies import Policies, pullable, teacher_of, with_teacher
 from r3l.pipeline.runner import Runner
+from r3l.pipeline.settings.saved import load_config
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
 from r3l.store.layout import StageRef
@@ -188,6 +189,14 @@ class Workbench:
     def takes_from_store(self, stage: str) -> bool:
         """Tell whether a replay takes the stage as it was stored."""
         return self.replay is not None and ORDER.index(stage) < ORDER.index(self.replay.from_stage)
+
+    @property
+    def settings_told(self) -> Config | None:
+        """Find the settings whose changes become rows of `events`; None: none do. A replay that takes stages from the
+        store tells what the iteration that it replays told: where nothing was set, its rows are the same."""
+        if self.replay is None or self.replay.from_stage == ORDER[0]:
+            return self.config
+        return load_config(self.store, self.config.run, self.replay.source_branch, self.iteration)
 
     @property
     def asks_oracle(self) -> bool:

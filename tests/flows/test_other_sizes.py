@@ -44,3 +44,21 @@ def test_a_replay_under_another_version_of_the_world_says_so(tmp_path, monkeypat
     assert told.pop("tasks")
     assert set(told.values()) == {False}
     assert {"base", "oracle_pivots", "reflections", "retries", "distilled"} == told.keys()
+
+
+@pytest.mark.usefixtures("corridor")
+def test_a_replay_of_an_iteration_that_changed_a_setting_has_its_rows(tmp_path):
+    store = Store.open(str(tmp_path / "store"))
+    iteration(two_tasks(store, tmp_path, "method.alpha=2"), store, 0)
+    iteration(two_tasks(store, tmp_path, "method.alpha=4", "change=true"), store, 1)
+    changes = "SELECT branch, stage, reason FROM stored.events WHERE event = 'setting_changed' ORDER BY branch"
+    assert [tuple(row.values()) for row in ask(store, changes)] == [("", "credit", "2.0 → 4.0")]
+    stages = replay.recompute(store, "demo", 1, Replay("", "credit", "training_rows"), [])["stages"]
+    assert [row["stage"] for row in stages if not row["same_rows"]] == []
+    replay.recompute(store, "demo", 1, Replay("", "credit", "training_rows"), ["method.alpha=3"], "three")
+    told = ("credit", "2.0 → 4.0")  # of the run; what a replay was asked for stands in its settings
+    assert [tuple(row.values()) for row in ask(store, changes)] == [
+        ("", *told),
+        ("replay-1", *told),
+        ("three", *told),
+    ]

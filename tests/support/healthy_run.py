@@ -1,4 +1,5 @@
-"""A small run of everything that `r3l check` looks at: iterations, a branch by replay, an evaluation."""
+"""A small run of everything that `r3l check` looks at: iterations, the last with other settings, a fork, branches by
+replay, an evaluation."""
 
 from pathlib import Path
 
@@ -26,9 +27,15 @@ def healthy_run(folder: Path, iterations: int = 2, preset: str = "paper") -> Pat
     """Make the run in a store of its own, and return the store's folder."""
     config, store, tools = settings(folder, preset), Store.open(str(folder)), Tools()
     try:
-        for _ in range(iterations):
+        for _ in range(iterations - 1):
             iterate_directly(config, store, tools)
-        evaluate(pose(config), store, iterations - 1, tools=tools)
+        changed = settings(folder, preset, "rollout.temperature=0.9", "training.learning_rate=2e-4")
+        iterate_directly(changed, store, tools)
+        evaluate(pose(changed), store, iterations - 1, tools=tools)
+        if iterations > 1:
+            forked = settings(folder, preset, "branch=fork", "iteration=1", "rollout.temperature=0.8")
+            iterate_directly(forked, store, tools)
+            recompute(store, RUN, 1, Replay("", "base", "credit"), [])
         recompute(store, RUN, iterations - 1, Replay("", "credit", "training_rows"), ["method.alpha=2"])
     finally:
         tools.close()

@@ -648,6 +648,20 @@ def branch_advantages(run: Forgery) -> None:
 edited("event_reason_edited", a("training_rows", table="events"), reason="not needed")
 
 
+def setting_changed(run: Forgery, branch: str = "") -> Row:
+    return first(run.rows("base", "events", 1, branch), lambda row: row["event"] == "setting_changed")
+
+
+@lie
+def changed_setting_unsaid(run: Forgery) -> None:
+    events = run.of("base", 1)[0].tables["events"]
+    events.remove(setting_changed(run))
+
+
+told("changed_setting_of_another_value", lambda run: setting_changed(run).update(reason="1.0 → 0.95"))
+told("changed_setting_of_a_fork", lambda run: setting_changed(run, "fork").update(reason="1.0 → 0.95"))
+
+
 @lie
 def event_invented(run: Forgery) -> None:
     run.of("credit")[0].tables["events"].append(event(0, "credit", "iteration=0/task=0/base=0", "dropped", "tired"))
