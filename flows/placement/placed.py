@@ -7,7 +7,7 @@ from typing import Any
 from prefect import task
 from prefect.cache_policies import NO_CACHE
 
-from flows.placement import remote_shard, remote_update
+from flows.placement import remote_update
 from flows.placement.policies import share_policies
 from flows.tasks import is_task
 from r3l.config import Config
@@ -69,6 +69,9 @@ def _submitting(bench: Workbench, batch: StageRef) -> Iterator[Callable[[int], A
 
 def wait_for_shard(bench: Workbench, batch: StageRef, shard: int, policies: dict[str, Any]) -> list[StageRef]:
     """Wait for a shard that another host plays."""
+    # late, here and below: the form of its flow takes Prefect a third of a second, for shards that are played elsewhere
+    from flows.placement import remote_shard
+
     return remote_shard.ask(bench, batch, shard, policies)
 
 
@@ -88,6 +91,8 @@ def _ray(config: Config) -> Iterator[Any]:
 @task(name="shard", task_run_name="shard={shard}", cache_policy=NO_CACHE)
 def ray_shard_task(config: dict[str, Any], iteration: int, shard: int, policies: dict[str, Any]) -> list[StageRef]:
     """Play a shard in a process of a Ray host; its stages are plain calls there, not tasks of the server."""
+    from flows.placement import remote_shard
+
     settings = Config.model_validate(config)
     return remote_shard.play(
         settings, Store.open(settings.store.root), iteration, shard, policies, Progress(), Runner()

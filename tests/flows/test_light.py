@@ -98,7 +98,8 @@ def test_an_iteration_and_its_questions_without_torch(tmp_path: Path) -> None:
 
 def test_neither_the_preflight_nor_the_start_of_sampling_waits_for_what_it_does_not_need(tmp_path):
     """Settings, policy, tokenizer and tasks are looked over within a second, where torch alone takes longer; a policy
-    that the engine knows samples without transformers, and without torch's compiler."""
+    that the engine knows samples without transformers, and without torch's compiler; the flow needs neither Prefect's
+    server nor the flow of shards on other hosts."""
     looked = f"""
 import sys
 from r3l.config import compose
@@ -111,6 +112,8 @@ print(*sorted({{"torch", "transformers", "prefect"}} & set(sys.modules)))
 with open_iteration(config, store, 0) as bench:
     bench.explorer.engine.score(bench.chat.opening([{{"role": "user", "content": "look"}}]))
 print(*sorted({{"transformers", "torch._dynamo", "sympy", "prefect"}} & set(sys.modules)))
+import flows.iterate
+print(*sorted({{"flows.placement.remote_shard", "prefect.server"}} & set(sys.modules)))
 """
     done = subprocess.run([sys.executable, "-c", looked], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout.split("\n")) == (0, ["", "", ""]), done.stderr
+    assert (done.returncode, done.stdout.split("\n")) == (0, ["", "", "", ""]), done.stderr
