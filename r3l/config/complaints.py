@@ -45,8 +45,11 @@ def complaint(item: dict[str, Any]) -> str:
             return f"{setting}: got {kind_text!r:.200}, expected one of {', '.join(nearest_first(kind_text, choices))}"
     if item["type"] == "string_pattern_mismatch":
         return f"{name}: {mismatch(str(value), item['ctx']['pattern'])}"
-    if isinstance(config_error := item.get("ctx", {}).get("error"), ConfigError):
-        return str(config_error)
+    fault = item.get("ctx", {}).get("error")
+    if isinstance(fault, ConfigError):
+        return str(fault)
+    if fault and isinstance(value, dict):  # a section's settings contradict each other: the fault names them
+        return f"{name}: {fault}"
     return f"{name}: {item['msg']} (got {value_text(value)})"
 
 

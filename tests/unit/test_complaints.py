@@ -33,6 +33,11 @@ def test_a_setting_is_named_as_it_was_typed(assignment, said):
     )
 
 
+def test_settings_that_contradict_each_other_are_named_without_their_whole_section():
+    with pytest.raises(ConfigError, match=r"\n  training: overlap=true and sync_interval=2 both .* one of them$"):
+        compose(assignments=["training.overlap=true", "training.sync_interval=2"])
+
+
 @pytest.mark.parametrize(("preset", "nearest"), [
     ({"method": "grop"}, "grpo"), ({"policy": "qwen2.5-7B"}, "qwen2.5-7b"), ({"environment": "alfwrld"}, "alfworld"),
     ({"machine": "two_node"}, "two_nodes")])  # fmt: skip
