@@ -4,9 +4,11 @@ is called the same that is not."""
 import pytest
 
 from r3l.environments import world_class
+from r3l.errors import Pruned
 from r3l.pipeline import replay
 from r3l.pipeline.workbench import Replay
 from r3l.store.check import check_run
+from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from tests.flows.corridor import corridor, iteration, two_tasks
 from tests.support.answers import ask
@@ -62,3 +64,20 @@ def test_a_replay_of_an_iteration_that_changed_a_setting_has_its_rows(tmp_path):
         ("replay-1", *told),
         ("three", *told),
     ]
+
+
+@pytest.mark.usefixtures("corridor")
+def test_an_update_whose_rows_were_pruned_is_never_taken_again(tmp_path):
+    store = Store.open(str(tmp_path / "store"))
+    config = two_tasks(store, tmp_path)
+    for number in range(2):
+        iteration(config, store, number)
+    steps = "SELECT iteration, policy, loss FROM updates ORDER BY iteration"
+    taken = ask(store, steps)
+    prune_run(store, "demo", keep_last=1, drop="tokens")
+    iteration(config, store, 0)  # its policy is there
+    prune_run(store, "demo", keep_last=1, drop="policies")
+    with pytest.raises(Pruned, match="columns of training_rows were pruned, so that its update can't be taken again"):
+        iteration(config, store, 0)
+    assert ask(store, steps) == taken
+    iteration(config, store, 2)

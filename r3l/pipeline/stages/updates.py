@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from r3l.errors import StoreError
+from r3l.errors import Pruned, StoreError
 from r3l.pipeline.logs import log
 from r3l.pipeline.policies import optimiser_of
 from r3l.pipeline.stages import stage_io
@@ -113,7 +113,13 @@ def job(bench: Workbench, groups: int, older: dict[str, str]) -> JobSpec:
 
 
 def files(store: Store, ref: StageRef, table: str) -> list[str]:
-    """List the stage's files of a table, relative to the store's root."""
+    """List the stage's files of a table, relative to the store's root. Raise `Pruned` where columns of it were emptied:
+    a job would find nothing to train on, and its row would stand in place of the one that is there."""
+    if store.pruned(ref, table):
+        raise Pruned(
+            f"stage {ref.key}: columns of {table} were pruned, so that its update can't be taken again; go on from a "
+            "later iteration, or fork from one whose policy is there"
+        )
     parts = store.manifest(ref)["parts"]
     return [f"{ref.key.folder}/{part['file']}" for part in parts if part["table"] == table and part["rows"]]
 
