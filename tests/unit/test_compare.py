@@ -1,6 +1,8 @@
 """Experiments parse, plan and share runs only where they are the same; the table's figures by hand."""
 
 import math
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,46 +12,37 @@ from flows.cli.app import app_of
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.lab.study.compare import Spent, area, first_at, median, plateau, rise, summarise_arm
-from r3l.lab.study.experiment import load_experiment, plan_lines, run_name
+from r3l.lab.study.experiment import Cell, load_experiment, plan_lines, run_name
 from r3l.store.policies.snapshots import snapshot_digest
 
 EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
 # Experiments that answer to no table of the paper.
 OURS = {
-    "phase",
-    "phase_alfworld",
-    "field",
-    "field_alfworld",
-    "smollm2",
-    "smollm2_whole",
-    "reflector",
-    "hypotheses",
-    "names_thought",
-    "latent",
-    "guided_sft",
-    "keeps",
-    "smollm2_keeps",
-    "kin",
-    "kin_alfworld",
+    *("phase", "phase_alfworld", "field", "field_alfworld", "smollm2", "smollm2_whole", "reflector", "hypotheses"),
+    *("names_thought", "latent", "guided_sft", "keeps", "smollm2_keeps", "kin", "kin_alfworld"),
 }
 FREE = {"group_size", "sync"}  # experiments whose arms differ in N on purpose
 
 
+@pytest.fixture(scope="module")
+def planned() -> Callable[[Path, str], list[Cell]]:
+    """The cells of an experiment's size, each composed once."""
+    return cache(lambda path, size: load_experiment(path).cells(size))
+
+
 @pytest.mark.parametrize("path", EXPERIMENTS, ids=lambda path: path.stem)
-def test_every_experiment_plans_in_every_size(path):
+def test_every_experiment_plans_in_every_size(path, planned):
     experiment = load_experiment(path)
     assert experiment.name == path.stem
     assert set(experiment.sizes) >= ({"laptop"} if path.stem in OURS else {"laptop", "paper"})
     for size, of in experiment.sizes.items():
-        cells = experiment.cells(size)
+        cells = planned(path, size)
         assert len(cells) == len(experiment.arms) * len(of.seeds) * max(1, len(of.rates))
         assert len({cell.config.run for cell in cells}) == len(cells)
         if path.stem not in FREE:
-            assert {cell.config.rollout.group_size for cell in cells} == {
-                cells[0].config.rollout.group_size
-            }  # equal budgets
+            assert len({cell.config.rollout.group_size for cell in cells}) == 1  # equal budgets
         alike = [cell for cell in cells if not any("rollout.tasks" in one for one in cell.arm.settings)]
-        assert {cell.config.rollout.tasks for cell in alike} == {cells[0].config.rollout.tasks}
+        assert len({cell.config.rollout.tasks for cell in alike}) == 1
         assert all(cell.config.evaluation.every == of.evaluate_every for cell in cells)
         assert of.iterations % of.evaluate_every == 0  # the last policy is evaluated
         lines = plan_lines(experiment, size, cells)
@@ -58,18 +51,18 @@ def test_every_experiment_plans_in_every_size(path):
 
 
 @pytest.mark.parametrize("name", ["main_household", "hard_tasks", "decided_at_pivot", "credit"])
-def test_the_household_has_as_many_held_out_tasks_as_are_asked_for(name):
-    config = load_experiment(Path(f"data/experiments/{name}.toml")).cells("laptop")[0].config
+def test_the_household_has_as_many_held_out_tasks_as_are_asked_for(name, planned):
+    config = planned(Path(f"data/experiments/{name}.toml"), "laptop")[0].config
     assert len(tasks_of(config.environment, config.evaluation.split)) >= config.evaluation.tasks
 
 
-def test_experiments_and_sizes_that_share_a_run_agree_on_it():
+def test_experiments_and_sizes_that_share_a_run_agree_on_it(planned):
     known = {}
     for path in EXPERIMENTS:
         experiment = load_experiment(path)
         for size, of in experiment.sizes.items():
-            for cell in experiment.cells(size):
-                setup = (cell.config.model_dump(), of.iterations)
+            for cell in planned(path, size):
+                setup = (cell.config, of.iterations)
                 assert known.setdefault(cell.config.run, setup) == setup, f"{path.stem}, {size}: {cell.config.run}"
 
 
@@ -198,11 +191,9 @@ def test_steps_and_turns_to_a_level():
     assert median([1.0, math.inf, 2.0]) == 2.0
 
 
-def test_the_starting_policies_of_the_main_comparisons_ship():
+def test_the_starting_policies_of_the_main_comparisons_ship(planned):
     for name in ("main_alfworld", "main_household"):
-        paths = {
-            cell.config.policy.path for cell in load_experiment(Path(f"data/experiments/{name}.toml")).cells("laptop")
-        }
+        paths = {cell.config.policy.path for cell in planned(Path(f"data/experiments/{name}.toml"), "laptop")}
         assert len({snapshot_digest(path) for path in paths}) == len(paths)
 
 

@@ -47,113 +47,39 @@ OF_SECTION = {
     "iteration": "",
 }
 PLANNED = "credit training_rows reflections retries"
+
+
+def each(section: str, names: str, stages: str) -> dict[str, str]:
+    return {f"{section}.{name}": stages for name in names.split()}
+
+
 OF_SETTING = {
-    **dict.fromkeys(
-        (
-            "environment.workers",
-            "environment.step_timeout_s",
-            "environment.episode_s",
-            "environment.data_root",
-            "environment.memory_mb",
-        ),
-        "",
+    **each("environment", "workers step_timeout_s episode_s data_root memory_mb", ""),
+    **each("engine", "canary_tolerance max_batch cache_tokens threads batch_invariant device urls health_s", ""),
+    **each("engine", "puller_port api_key_env timeout_s retries adopt connections memory_share sleep", ""),
+    **each("engine", "gpus start_s restarts", ""),
+    **each("policy", "name path", ""),
+    **each("policy", "adapter lora_rank lora_alpha lora_targets", "updates"),
+    **each("rollout", "tasks", "tasks"),
+    **each("rollout", "shards_in_flight max_failed_share", ""),
+    **each("rollout", "temperature", "base retries continuations"),
+    **each(
+        "rollout", "reflection_temperature reflection_tokens structured_reflections reflection_context", "reflections"
     ),
-    **dict.fromkeys(
-        (
-            f"engine.{name}"
-            for name in (
-                "canary_tolerance",
-                "max_batch",
-                "cache_tokens",
-                "threads",
-                "batch_invariant",
-                "device",
-                "urls",
-                "health_s",
-                "puller_port",
-                "api_key_env",
-                "timeout_s",
-                "retries",
-                "adopt",
-                "connections",
-                "memory_share",
-                "sleep",
-                "gpus",
-                "start_s",
-                "restarts",
-            )
-        ),
-        "",
-    ),
-    "policy.name": "",
-    "policy.path": "",
-    **dict.fromkeys((f"policy.{name}" for name in ("adapter", "lora_rank", "lora_alpha", "lora_targets")), "updates"),
-    "rollout.tasks": "tasks",
-    "rollout.shards_in_flight": "",
-    "rollout.max_failed_share": "",
-    "rollout.temperature": "base retries continuations",
-    **dict.fromkeys(
-        (
-            f"rollout.{name}"
-            for name in (
-                "reflection_temperature",
-                "reflection_tokens",
-                "structured_reflections",
-                "reflection_context",
-            )
-        ),
-        "reflections",
-    ),
-    **dict.fromkeys(
-        (
-            f"method.{name}"
-            for name in (
-                "retry_when",
-                "retry_reward_below",
-                "retry_from",
-                "invalid_reflection",
-                "guidance_position",
-                "diverged",
-                "group_fill",
-                "pivot",
-                "guidance",
-                "hint_level",
-            )
-        ),
-        PLANNED,
-    ),
-    "method.retries_per_base": PLANNED,
-    **dict.fromkeys(
-        (f"method.meta_{name}" for name in ("objective", "gain_weight", "valid_weight", "invalid_weight")),
-        "training_rows",
-    ),
-    "method.meta_success_weight": "training_rows",
-    **dict.fromkeys(("method.taught_by", "method.train_reflections"), f"{PLANNED} base"),
-    **dict.fromkeys((f"method.sampler_{name}" for name in ("ratio", "low", "high")), "training_rows"),
-    "method.teacher_weighs": "training_rows",
-    **dict.fromkeys(("method.meta_memory", "method.meta_replay"), "replay"),
-    # by what the teacher is: see test_guidance.py
-    **dict.fromkeys(("method.teacher", "method.teacher_model", "method.teacher_every"), ""),
-    "method.memory_iterations": "",  # by what is remembered: see test_taught.py
-    **dict.fromkeys(("method.continuations", "method.turns_sampled"), "credit training_rows continuations"),
-    "method.reflect": f"{PLANNED} base",  # without reflections all of the budget are bases
-    **dict.fromkeys(
-        (
-            f"training.{name}"
-            for name in (
-                "micro_batch_tokens",
-                "logits_chunk",
-                "checkpoint_segments",
-                "device",
-                "processes",
-                "timeout_s",
-            )
-        ),
-        "",
-    ),
-    "training.overlap": "base",
-    **dict.fromkeys((f"training.{name}" for name in ("replay_decay", "replay_limit", "replay_share")), "replay"),
-    "evaluation.every": "",
+    **each("method", "retry_when retry_reward_below retry_from retries_per_base invalid_reflection", PLANNED),
+    **each("method", "guidance_position diverged group_fill pivot guidance hint_level", PLANNED),
+    **each("method", "meta_objective meta_gain_weight meta_valid_weight meta_invalid_weight", "training_rows"),
+    **each("method", "meta_success_weight sampler_ratio sampler_low sampler_high teacher_weighs", "training_rows"),
+    **each("method", "taught_by train_reflections", f"{PLANNED} base"),
+    **each("method", "meta_memory meta_replay", "replay"),
+    **each("method", "teacher teacher_model teacher_every", ""),  # by what the teacher is: see test_guidance.py
+    **each("method", "memory_iterations", ""),  # by what is remembered: see test_taught.py
+    **each("method", "continuations turns_sampled", "credit training_rows continuations"),
+    **each("method", "reflect", f"{PLANNED} base"),  # without reflections all of the budget are bases
+    **each("training", "micro_batch_tokens logits_chunk checkpoint_segments device processes timeout_s", ""),
+    **each("training", "overlap", "base"),
+    **each("training", "replay_decay replay_limit replay_share", "replay"),
+    **each("evaluation", "every", ""),
 }
 
 
@@ -295,13 +221,7 @@ def test_an_edited_prompt_of_an_environment_changes_what_shows_it(
     config = compose(environment="household")
     before = fingerprints(config)
     monkeypatch.setattr(tagged, "PROMPTS", edited(tagged.PROMPTS, tmp_path / "prompts", "household.txt"))
-    after = fingerprints(config)
-    assert {stage for stage in STAGES if before[stage] != after[stage]} == {
-        "base",
-        "retries",
-        "continuations",
-        "evaluations",
-    }
+    assert differing(before, config) == {"base", "retries", "continuations", "evaluations"}
 
 
 @pytest.mark.parametrize(
@@ -323,9 +243,9 @@ def test_so_does_one_of_the_exploration(
     before = fingerprints(config)
     monkeypatch.setattr(prompting, "PROMPTS", edited(prompting.PROMPTS, tmp_path / "prompts", prompt))
     prompting.prompt.cache_clear()
-    after = fingerprints(config)
+    changed_stages = differing(before, config)
     prompting.prompt.cache_clear()
-    assert {stage for stage in STAGES if before[stage] != after[stage]} == stages
+    assert changed_stages == stages
 
 
 def test_the_prompts_and_remarks_of_an_environment_from_outside_count_too(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -348,8 +268,7 @@ def test_the_prompts_and_remarks_of_an_environment_from_outside_count_too(monkey
 def test_another_version_of_the_code_is_another_stage(stage: str, monkeypatch: pytest.MonkeyPatch) -> None:
     before = fingerprints(Config())
     monkeypatch.setitem(CODE_VERSIONS, stage, CODE_VERSIONS[stage] + 1)
-    after = fingerprints(Config())
-    assert {one for one in STAGES if before[one] != after[one]} == {stage}
+    assert differing(before, Config()) == {stage}
 
 
 def test_methods_with_the_same_plan_share_the_sampled_stages() -> None:

@@ -215,7 +215,7 @@ def test_of_eight_takers_one_wins(store):
 
 
 def test_sweeping_deletes_what_the_dead_left_and_nothing_else(store):
-    refs = commit_iteration(store)
+    refs = commit_iteration(store, tables=iteration_tables(0))
     root = Path(store.root)
     dead, alive = f"{dead_mark()}~abc", f"{process.mark()}~abc"
     for name in (dead, alive):

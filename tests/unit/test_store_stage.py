@@ -293,7 +293,7 @@ def test_the_manifest_is_written_when_all_that_it_names_is_in_its_place_and_on_t
 
     monkeypatch.setattr(os, "fsync", syncing)
     monkeypatch.setattr(os, "rename", looking)
-    key = commit_iteration(store)["base"].key
+    key = commit_iteration(store, tables=iteration_tables(0))["base"].key
     assert seen == [True] * 9
     assert "stage.json" in synced[os.stat(f"{store.root}/{key.folder}").st_ino]
 

@@ -52,19 +52,6 @@ def run_here(job: Job) -> tuple[dict[str, Any], Path]:
     return json.loads((Path(job.out) / "update.json").read_text()), Path(job.out)
 
 
-def run_process(job: Job) -> subprocess.CompletedProcess[str]:
-    file = Path(job.out).with_name("job.json")
-    file.write_text(job.model_dump_json())
-    return subprocess.run(
-        [sys.executable, "-m", "r3l.training", "--job", str(file)],
-        capture_output=True,
-        text=True,
-        timeout=240,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())},
-        check=False,
-    )
-
-
 def expected_step(
     policy: Path, records: list[dict[str, Any]], groups: int, sft_tokens: int
 ) -> tuple[float, float, dict[str, torch.Tensor]]:
@@ -85,21 +72,18 @@ def expected_step(
     return float(total.detach()), float(norm), {name: p.detach() for name, p in model.named_parameters()}
 
 
-def test_the_job_takes_the_step_that_separate_sequences_would(tmp_path: Path) -> None:
-    sft = record(
-        "g0/reflect=0",
-        range(2, 20),
-        [0.0] * 10 + [1.0] * 8,
-        objective="cross_entropy",
-        term="sft",
-        reduction="tokens",
-        coefficient=0.5,
-        role="reflect",
-    )
+def test_the_job_takes_the_step_that_separate_sequences_would(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    about = {"objective": "cross_entropy", "term": "sft", "reduction": "tokens", "coefficient": 0.5, "role": "reflect"}
+    sft = record("g0/reflect=0", range(2, 20), [0.0] * 10 + [1.0] * 8, **about)
     records = [*group(0, "g0"), *group(1, "g1"), sft]
     job = job_of(tmp_path, records)
-    done, out = run_process(job), Path(job.out)
-    assert done.returncode == 0, done.stderr
+    file, out = tmp_path / "job.json", Path(job.out)
+    file.write_text(job.model_dump_json())
+    capsys.readouterr()  # what making the policy said
+    assert run_job(file, Ranks) == 0
+    printed = capsys.readouterr().out
     update = json.loads((out / "update.json").read_text())
     loss, norm, weights = expected_step(tmp_path / "policy", records, groups=2, sft_tokens=8)
     assert update["loss"] == pytest.approx(loss, rel=1e-4)
@@ -112,7 +96,7 @@ def test_the_job_takes_the_step_that_separate_sequences_would(tmp_path: Path) ->
     saved = load_file(out / "policy" / "model.safetensors")
     for name, tensor in saved.items():
         assert torch.allclose(tensor, weights[name], atol=2e-5), name
-    events = [json.loads(line) for line in done.stdout.splitlines()]
+    events = [json.loads(line) for line in printed.splitlines()]
     assert [event.get("part", event["event"]) for event in events] == [
         "survey", "load", "start", "scoring", "load", "passes", "micro_batch", "save", "finish",
     ]  # fmt: skip
@@ -315,6 +299,7 @@ def test_reading_a_job_loads_no_torch_and_names_what_is_wrong(tmp_path: Path) ->
         assert expected in said[0]
 
 
+@pytest.mark.slow  # a process that loads torch
 def test_a_job_that_is_stopped_leaves_nothing_that_looks_finished(tmp_path: Path) -> None:
     job = job_of(tmp_path, group(0))
     file = tmp_path / "job.json"
