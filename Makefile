@@ -10,8 +10,8 @@ NEEDS := pyproject.toml infra/setup.sh $(wildcard infra/constraints/*.txt)
 iterate: $(if $(wildcard $(STAMP)),$(STAMP),$(MAIN))  ## one training iteration of the run `demo`; again: the next one
 	@$(R3L) iterate --run demo
 
-test: setup  ## the fast suite, three processes on the two cores of a small machine
-	@$(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+test: setup  ## the fast suite, three processes on the two cores of a small machine; a hundred more read what they compiled
+	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 setup: $(STAMP)  ## what every command here and most environments need: half as much again as `make iterate` installs
 

@@ -14,32 +14,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 # Packages that only an extra installs (`pyproject.toml`): a store-only checkout has none of them.
 EXTRAS = [
-    "accelerate",
-    "alfworld",
-    "datasets",
-    "gguf",
-    "gymnasium",
-    "llguidance",
-    "marimo",
-    "math_verify",
-    "mcp",
-    "matplotlib",
-    "mlflow",
-    "peft",
-    "prefect_kubernetes",
-    "prefect_ray",
-    "ray",
-    "reasoning_gym",
-    "scienceworld",
-    "scipy",
-    "snowballstemmer",
-    "tensorboard",
-    "textworld",
-    "thefuzz",
-    "torch",
-    "transformers",
-    "verifiers",
-]
+    "accelerate", "alfworld", "datasets", "gguf", "gymnasium", "llguidance", "marimo", "math_verify", "mcp",
+    "matplotlib", "mlflow", "peft", "prefect_kubernetes", "prefect_ray", "ray", "reasoning_gym", "scienceworld",
+    "scipy", "snowballstemmer", "tensorboard", "textworld", "thefuzz", "torch", "transformers", "verifiers",
+]  # fmt: skip
 MISSING = re.compile(rf"ModuleNotFoundError: No module named '({'|'.join(EXTRAS)})[.']")
 
 

@@ -254,15 +254,10 @@ def random_decoder(shape: Shape, device: str) -> Decoder:
 
     torch.manual_seed(0)
     config = Qwen2Config(
-        hidden_size=shape.hidden,
-        intermediate_size=shape.feed_forward,
-        num_hidden_layers=shape.layers,
-        num_attention_heads=shape.heads,
-        num_key_value_heads=shape.kv_heads,
-        vocab_size=shape.vocabulary,
-        tie_word_embeddings=shape.tied,
-        max_position_embeddings=32768,
-    )
+        hidden_size=shape.hidden, intermediate_size=shape.feed_forward, num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads, num_key_value_heads=shape.kv_heads, vocab_size=shape.vocabulary,
+        tie_word_embeddings=shape.tied, max_position_embeddings=32768,
+    )  # fmt: skip
     with torch.device(device):
         model = Qwen2ForCausalLM(config).to(torch.bfloat16)
     return Decoder(model.eval(), torch.bfloat16)

@@ -82,22 +82,13 @@ def turn_rows(ids: list[np.ndarray]) -> list[dict]:
         trajectory, turn = divmod(index // 2, 25)
         rows.append(
             {
-                "trajectory_id": f"iteration=0/task={trajectory // 4}/base={trajectory % 4}",
-                "iteration": 0,
-                "turn": turn,
-                "observation": "You see. " * 20,
-                "context_ids": context,
-                "response_ids": reply,
+                "trajectory_id": f"iteration=0/task={trajectory // 4}/base={trajectory % 4}", "iteration": 0,
+                "turn": turn, "observation": "You see. " * 20, "context_ids": context, "response_ids": reply,
                 "response": "go to the desk " * 20,
-                "response_logprobs": np.log(np.linspace(0.01, 1, len(reply))).tolist(),
-                "action": "go",
-                "valid": True,
-                "finish_reason": "stop",
-                "observation_hash": f"{index:016x}",
-                "progress": turn / 25,
-                "reward": None,
+                "response_logprobs": np.log(np.linspace(0.01, 1, len(reply))).tolist(), "action": "go", "valid": True,
+                "finish_reason": "stop", "observation_hash": f"{index:016x}", "progress": turn / 25, "reward": None,
             }
-        )
+        )  # fmt: skip
     return rows
 
 

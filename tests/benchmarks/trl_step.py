@@ -26,17 +26,10 @@ def trl_step(model: Any, rows: list[UpdateRow], prompt: int, rank: int = 0) -> C
     from tests.unit.chat_tokenizers import family_tokenizer
 
     config = GRPOConfig(
-        output_dir=tempfile.mkdtemp(prefix="trl-"),
-        per_device_train_batch_size=len(rows),
-        num_generations=len(rows),
-        beta=0.0,
-        max_completion_length=max(row.length for row in rows) - prompt,
-        bf16=rank > 0,
-        use_cpu=True,
-        gradient_checkpointing=False,
-        report_to="none",
-        disable_tqdm=True,
-    )
+        output_dir=tempfile.mkdtemp(prefix="trl-"), per_device_train_batch_size=len(rows), num_generations=len(rows),
+        beta=0.0, max_completion_length=max(row.length for row in rows) - prompt, bf16=rank > 0, use_cpu=True,
+        gradient_checkpointing=False, report_to="none", disable_tqdm=True,
+    )  # fmt: skip
     trainer = GRPOTrainer(
         model,
         lambda **_: [0.0],

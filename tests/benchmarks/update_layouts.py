@@ -119,14 +119,9 @@ def measure_layout(name: str, options: argparse.Namespace) -> dict[str, Any]:
         seconds.append(meter.seconds() - started)
     tokens = sum(row.length for row in rows)
     return {
-        "layout": name,
-        "tokens": tokens,
-        "computed": computed,
-        "seconds": min(seconds),
-        "tokens/s": tokens / min(seconds),
-        "wasted": 1 - needed / computed,
-        "extra MB": meter.extra_mb(),
-    }
+        "layout": name, "tokens": tokens, "computed": computed, "seconds": min(seconds),
+        "tokens/s": tokens / min(seconds), "wasted": 1 - needed / computed, "extra MB": meter.extra_mb(),
+    }  # fmt: skip
 
 
 class Meter:

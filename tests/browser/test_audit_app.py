@@ -11,19 +11,12 @@ from tests.support.audit_world import commit_world
 
 pytestmark = pytest.mark.slow
 PAGES = (
-    "/",
-    "/run/demo",
-    "/run/demo/groups",
-    "/run/demo/tasks",
+    "/", "/run/demo", "/run/demo/groups", "/run/demo/tasks",
     "/run/demo/task?id=pick_and_place-towel-0&a=iteration%3D0/task%3D0/base%3D0&b=iteration%3D0/task%3D0/base%3D1",
-    "/run/demo/reflections",
-    "/run/demo/account",
-    "/compare?line=demo&line=demo/bold",
-    "/sql?q=SELECT+*+FROM+pivots",
-    "/sql?q=SELECT+run,+iteration,+base_reward+FROM+iterations",
-    "/run/demo/open?id=iteration%3D2/task%3D0/base%3D0",
+    "/run/demo/reflections", "/run/demo/account", "/compare?line=demo&line=demo/bold", "/sql?q=SELECT+*+FROM+pivots",
+    "/sql?q=SELECT+run,+iteration,+base_reward+FROM+iterations", "/run/demo/open?id=iteration%3D2/task%3D0/base%3D0",
     "/run/demo/tokens?source=iteration%3D1/task%3D0/base%3D0&iteration=1",
-)
+)  # fmt: skip
 
 
 def test_a_group_is_filtered_and_its_four_panes_opened(page, address):

@@ -77,13 +77,8 @@ def test_one_process_alone_needs_no_torchrun(monkeypatch):
     spec = Path("job.json")
     assert nodes.command(spec, 1) == [sys.executable, "-P", "-m", "r3l.training", "--job", "job.json"]
     assert nodes.command(spec, 8)[1:7] == [
-        "-P",
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node=8",
-        "--standalone",
-        "--local-addr=127.0.0.1",
-    ]
+        "-P", "-m", "torch.distributed.run", "--nproc-per-node=8", "--standalone", "--local-addr=127.0.0.1",
+    ]  # fmt: skip
     monkeypatch.setenv("PET_NNODES", "2:2")
     assert "--standalone" not in nodes.command(spec, 1)
     assert nodes.command(spec, 1)[3] == "torch.distributed.run"

@@ -64,20 +64,15 @@ def run_ranks(tmp_path: Path, jobs: list[Job]) -> None:
         Path(files[-1]).write_text(job.model_dump_json())
     done = subprocess.run(
         [
-            sys.executable,
-            "-m",
-            "torch.distributed.run",
-            "--standalone",
-            "--nproc-per-node=2",
-            "tests/distributed/run_jobs.py",
-            *files,
+            sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+            "tests/distributed/run_jobs.py", *files,
         ],
         capture_output=True,
         text=True,
         timeout=280,
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path.cwd())},
-    )
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
 
 

@@ -122,15 +122,9 @@ def main(root: str, kills: int, seed: int, mutant: str = "") -> dict[str, Any]:
     calm = committed(root, "calm")
     _, found_s = fork(root, "calm", None)  # again: all of it is found
     figures: dict[str, Any] = {
-        "seconds": whole_s,
-        "found_s": found_s,
-        "kills": 0,
-        "iterations": 0,
-        "redone": len(done_again(calm, committed(root, "calm"))),
-        "most_redone": 0,
-        "lost": [],
-        "kept": 0,
-    }
+        "seconds": whole_s, "found_s": found_s, "kills": 0, "iterations": 0,
+        "redone": len(done_again(calm, committed(root, "calm"))), "most_redone": 0, "lost": [], "kept": 0,
+    }  # fmt: skip
     while figures["kills"] < kills:
         run, finished = f"fire-{figures['iterations']}", False
         figures["iterations"] += 1

@@ -82,14 +82,9 @@ def test_an_impossible_iteration_is_refused_at_once(refused_at_once, tmp_path):
     shutil.copytree("data/sample_run", tmp_path / "store")
     store = {"R3L_STORE": str(tmp_path / "store")}
     refused_at_once(
-        "iteration=9: run sample has policies up to iteration 1",
-        "evaluate",
-        "sample",
-        "--iteration",
-        "9",
-        "--quiet",
+        "iteration=9: run sample has policies up to iteration 1", "evaluate", "sample", "--iteration", "9", "--quiet",
         **store,
-    )
+    )  # fmt: skip
     refused_at_once("iteration=-1 names the starting policy", "iterate", "--iteration", "-1", "--quiet", **store)
     refused_at_once("policies/iteration=00001/policy in", "iterate", "--run", "sample", "--quiet", **store)
 

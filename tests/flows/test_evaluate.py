@@ -52,16 +52,11 @@ def test_mathematics_in_both_formats_and_protocols_apart(tmp_path, monkeypatch):
     for answer_format, attempts in (("answer", 1), ("boxed", 1), ("boxed", 3)):
         one = evaluate(
             small_config(
-                tmp_path,
-                *FEW,
-                "evaluation.benchmark=procedural",
-                f"evaluation.answer_format={answer_format}",
-                f"evaluation.attempts={attempts}",
-                "environment.reply_tokens=32",
-                "rollout.max_failed_share=0.5",
+                tmp_path, *FEW, "evaluation.benchmark=procedural", f"evaluation.answer_format={answer_format}",
+                f"evaluation.attempts={attempts}", "environment.reply_tokens=32", "rollout.max_failed_share=0.5",
                 iteration=-1,
             )
-        )
+        )  # fmt: skip
         found[one["posed"]] = one
     assert list(found) == ["procedural, answer, single", "procedural, boxed, single", "procedural, boxed, attempts=3"]
     for one in found.values():

@@ -141,14 +141,9 @@ def test_another_alpha_changes_the_advantages_of_the_branch_alone(run):
     store, _ = run
     before = ask(store, "SELECT digest FROM stages WHERE branch = '' ORDER BY ALL")
     replay(
-        "small",
-        0,
-        from_stage="credit",
-        to_stage="credit",
-        assignments=["method.alpha=5"],
-        branch="alpha5",
+        "small", 0, from_stage="credit", to_stage="credit", assignments=["method.alpha=5"], branch="alpha5",
         store=store.root,
-    )
+    )  # fmt: skip
     assert ask(store, "SELECT digest FROM stages WHERE branch = '' ORDER BY ALL") == before
     rows = ask(
         store,

@@ -32,16 +32,10 @@ def batch(step: int) -> list[dict[str, Any]]:
         *group(10 + step % 2, "g1", objective="clipped_ratio", **old),
         *group(20, "g2", objective="sequence_ratio", behaviour_policy="start"),
         record(
-            "sft",
-            range(3, 30),
-            [0.0] * 12 + [1.0] * 15,
-            group_id="g0",
-            objective="cross_entropy",
-            term="sft",
-            reduction="tokens",
-            coefficient=0.5,
+            "sft", range(3, 30), [0.0] * 12 + [1.0] * 15, group_id="g0", objective="cross_entropy", term="sft",
+            reduction="tokens", coefficient=0.5,
         ),
-    ]
+    ]  # fmt: skip
 
 
 def ten_steps(folder: Path) -> list[dict[str, float]]:
@@ -52,20 +46,15 @@ def ten_steps(folder: Path) -> list[dict[str, float]]:
         run_update(
             Job.model_validate(
                 {
-                    "rows": [write_rows(folder / f"rows{step}.parquet", batch(step))],
-                    "groups": 3,
-                    "out": str(out),
-                    "step": step,
-                    "policy": {"path": str(policy), "digest": f"policy {step}"},
-                    "policies": {"start": str(start)},
-                    "reference": str(start),
-                    "optimiser": optimiser,
+                    "rows": [write_rows(folder / f"rows{step}.parquet", batch(step))], "groups": 3, "out": str(out),
+                    "step": step, "policy": {"path": str(policy), "digest": f"policy {step}"},
+                    "policies": {"start": str(start)}, "reference": str(start), "optimiser": optimiser,
                     "training": {"learning_rate": 3e-3, "schedule": "warmup", "warmup_steps": 3, "device": "cpu"},
                 }
             ),
             Ranks(),
             lambda event, **fields: None,
-        )
+        )  # fmt: skip
         update = json.loads((out / "update.json").read_text())
         curve.append({name: update[name] for name in KEPT})
         policy, optimiser = out / "policy", str(out / "optimizer")

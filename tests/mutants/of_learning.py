@@ -16,35 +16,15 @@ STEPS, CHECKPOINT, UPDATE = "r3l/training/stepping/steps.py", "r3l/training/chec
 T_OVERLAP = "tests/flows/test_overlap.py"
 RUN_STAGE, ITERATION, SQL = "r3l/pipeline/stages/run_stage.py", "r3l/pipeline/iteration.py", "flows/cli/tables/sql.py"
 (
-    T_INDEX,
-    T_STAMPS,
-    T_SESSIONS,
-    T_EXPLORATION,
-    T_CUT_OFF,
-    T_METHODS,
-    T_ROWS,
-    T_META,
-    T_LOSSES,
-    T_JOB,
-    T_STEPS,
+    T_INDEX, T_STAMPS, T_SESSIONS, T_EXPLORATION, T_CUT_OFF, T_METHODS, T_ROWS, T_META, T_LOSSES, T_JOB, T_STEPS,
     T_RESUME,
 ) = (
     f"tests/unit/test_{name}.py"
     for name in (
-        "store_index",
-        "store_stamps",
-        "pool_sessions",
-        "exploration",
-        "cut_off_episodes",
-        "methods",
-        "methods_rows",
-        "meta_objective",
-        "loss_functions",
-        "training_job",
-        "training_steps",
-        "training_resume",
+        "store_index", "store_stamps", "pool_sessions", "exploration", "cut_off_episodes", "methods", "methods_rows",
+        "meta_objective", "loss_functions", "training_job", "training_steps", "training_resume",
     )
-)
+)  # fmt: skip
 T_CHECK, T_DRIFT, T_SHARDS = (
     f"tests/unit/test_{name}.py" for name in ("store_check", "training_drift", "training_shards")
 )

@@ -28,18 +28,10 @@ REPORT, IDENTITY = "r3l/exploration/report.py", "r3l/pipeline/stages/identity.py
 (T_STAGE, T_LOCK, T_STAGING, T_CREDIT, T_IDENTITY, T_POLICIES, T_PLACES, T_PULLER, T_UNSTORABLE, T_EXPLORATION) = (
     f"tests/unit/test_{name}.py"
     for name in (
-        "store_stage",
-        "store_lock",
-        "store_staging",
-        "credit",
-        "stage_identity",
-        "store_policies",
-        "store_policy_places",
-        "store_puller",
-        "store_unstorable",
-        "exploration",
+        "store_stage", "store_lock", "store_staging", "credit", "stage_identity", "store_policies",
+        "store_policy_places", "store_puller", "store_unstorable", "exploration",
     )
-)
+)  # fmt: skip
 T_TRIP = "tests/properties/test_store_round_trip.py"
 
 # fmt: off

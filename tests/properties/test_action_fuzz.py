@@ -36,31 +36,12 @@ WORLDS = {
 }
 NAMES = [tool["function"]["name"] for tool in WORLDS["tools"].schemas]
 WORDS = (
-    "look",
-    "--3",
-    "+-3",
-    "3",
-    "take mug 1 from desk 1",
-    "search[a]",
-    "click[",
-    "\\boxed{4}",
-    "\\boxed{}",
-    "x" * 300,
-)
+    "look", "--3", "+-3", "3", "take mug 1 from desk 1", "search[a]", "click[", "\\boxed{4}", "\\boxed{}", "x" * 300,
+)  # fmt: skip
 PIECES = (
-    "<think>",
-    "</think>",
-    "<action>",
-    "</action>",
-    "<answer>",
-    "</answer>",
-    "<tool_call>",
-    "</tool_call>",
-    "\\boxed{",
-    "```json\n",
-    "\n```",
-    *ODD_PIECES,
-)
+    "<think>", "</think>", "<action>", "</action>", "<answer>", "</answer>", "<tool_call>", "</tool_call>", "\\boxed{",
+    "```json\n", "\n```", *ODD_PIECES,
+)  # fmt: skip
 
 
 def call(chance: random.Random) -> str:

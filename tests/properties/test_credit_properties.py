@@ -16,17 +16,8 @@ from tests.support.exploration_group import base, distilled, played
 rewards = st.lists(st.sampled_from([0.0, 0.1, 0.25, 0.5, 0.75, 1.0]), min_size=1, max_size=8)
 scales = st.sampled_from(["std", "none"])
 SHIFT_FREE = [
-    "paper",
-    "r3l_without_positive",
-    "grpo",
-    "opmd",
-    "gspo",
-    "dapo",
-    "grpo_pa",
-    "opmd_pa",
-    "reflect_grpo",
-    "rloo",
-]
+    "paper", "r3l_without_positive", "grpo", "opmd", "gspo", "dapo", "grpo_pa", "opmd_pa", "reflect_grpo", "rloo",
+]  # fmt: skip
 quick = checks(deadline=None, max_examples=40)
 PRESETS = [*SHIFT_FREE, "raft", "released", "critique_grpo"]
 

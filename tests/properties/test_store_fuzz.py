@@ -94,18 +94,9 @@ def value_changed_and_sealed(dice: random.Random, path: Path) -> None:
 
 
 KINDS: tuple[Mutation, ...] = (
-    flipped,
-    cut,
-    grown,
-    renamed,
-    folder_renamed,
-    folder_copied,
-    linked,
-    piped,
-    gone,
-    value_changed,
+    flipped, cut, grown, renamed, folder_renamed, folder_copied, linked, piped, gone, value_changed,
     value_changed_and_sealed,
-)
+)  # fmt: skip
 
 
 def answers(store: Store) -> list[list[str]] | str:

@@ -26,15 +26,9 @@ HOSTILE = (
 THINGS = ("mug", "apple", "knife", "book", "lamp", "towel", "plate", "egg")
 PLACES = ("cabinet 1", "fridge 1", "countertop 2", "drawer 3", "sinkbasin 1", "desk 1", "shelf 2", "microwave 1")
 VERBS = (
-    "go to {p}",
-    "open {p}",
-    "take {t} from {p}",
-    "clean {t} with {p}",
-    "put {t} in {p}",
-    "examine {t}",
-    "heat {t} with {p}",
-    "look",
-)
+    "go to {p}", "open {p}", "take {t} from {p}", "clean {t} with {p}", "put {t} in {p}", "examine {t}",
+    "heat {t} with {p}", "look",
+)  # fmt: skip
 TYPES = ("pick_and_place", "clean_then_place", "heat_then_place", "examine_in_light")
 Episode = tuple[Trajectory, list[Turn]]
 
@@ -84,37 +78,20 @@ class World:
         ids = [draw.randint(10, 3000) for _ in reply.split()] + [2]
         context = [draw.randint(10, 3000) for _ in observed.split()]
         return records.turn(
-            owner,
-            k,
-            iteration=self.iteration,
-            observation=observed,
-            context=context,
-            reply=ids,
-            response_logprobs=[-draw.expovariate(2.0) for _ in ids],
-            response=reply,
-            action=action,
+            owner, k, iteration=self.iteration, observation=observed, context=context, reply=ids,
+            response_logprobs=[-draw.expovariate(2.0) for _ in ids], response=reply, action=action,
             observation_hash=blake2b(observed.encode(), digest_size=8).hexdigest(),
-        )
+        )  # fmt: skip
 
     def trajectory(self, task: Task, kind: str, attempt: int, turns: list[Turn], won: bool, **links: Any) -> Trajectory:
         return records.trajectory(
-            kind,
-            attempt,
-            iteration=self.iteration,
-            slot=task.task,
-            reward=float(won),
-            task_id=task.task_id,
-            task_type=task.task_type,
-            status="completed" if won else "turn_limit",
-            reason="" if won else "turn limit reached",
-            turns=turns[-1].turn + 1,
+            kind, attempt, iteration=self.iteration, slot=task.task, reward=float(won), task_id=task.task_id,
+            task_type=task.task_type, status="completed" if won else "turn_limit",
+            reason="" if won else "turn limit reached", turns=turns[-1].turn + 1,
             response_tokens=sum(len(turn.response_ids) for turn in turns),
-            final_observation="You won!" if won else "Nothing happens.",
-            policy=f"p{self.iteration}",
-            seed=11,
-            seconds=1.5,
-            **links,
-        )
+            final_observation="You won!" if won else "Nothing happens.", policy=f"p{self.iteration}", seed=11,
+            seconds=1.5, **links,
+        )  # fmt: skip
 
     def episode(self, task: Task, kind: str, attempt: int, won: bool) -> Episode:
         owner = f"{task.group_id}/{kind}={attempt}"
@@ -146,24 +123,13 @@ class World:
         name = f"{one.trajectory_id}/reflection=0"
         self.reflections.append(
             records.reflection(
-                one.trajectory_id,
-                iteration=self.iteration,
-                slot=one.task,
-                pivot=pivot,
-                outcome=outcome,
-                status="parsed" if parsed else "invalid",
-                reason="" if parsed else "no JSON object in the reply",
-                text=f"Let me think.\n{json.dumps(report)}",
-                report=json.dumps(report) if parsed else "",
-                decision=decision,
-                context_ids=[5, 6, 7],
-                response_ids=[8, 9, 2],
-                response_logprobs=[-0.5] * 3,
-                policy=one.policy,
-                seed=3,
-                seconds=0.8,
+                one.trajectory_id, iteration=self.iteration, slot=one.task, pivot=pivot, outcome=outcome,
+                status="parsed" if parsed else "invalid", reason="" if parsed else "no JSON object in the reply",
+                text=f"Let me think.\n{json.dumps(report)}", report=json.dumps(report) if parsed else "",
+                decision=decision, context_ids=[5, 6, 7], response_ids=[8, 9, 2], response_logprobs=[-0.5] * 3,
+                policy=one.policy, seed=3, seconds=0.8,
             )
-        )
+        )  # fmt: skip
         if decision != "retry" or pivot is None:
             self.drops.append(Event(self.iteration, "reflections", name, "skipped", decision))
             return
@@ -207,20 +173,9 @@ class World:
             scaled = (one.reward - mean) / std if std else 0.0
             rule = "degenerate" if not std else "top" if one.reward == max(rewards) else "negative"
             credit = Credit(
-                one.trajectory_id,
-                task.group_id,
-                self.iteration,
-                task.task,
-                one.kind,
-                one.reward,
-                len(members),
-                mean,
-                std,
-                scaled,
-                self.top if rule == "top" else scaled,
-                rule,
-                masks.get(one.trajectory_id, 0),
-            )
+                one.trajectory_id, task.group_id, self.iteration, task.task, one.kind, one.reward, len(members), mean,
+                std, scaled, self.top if rule == "top" else scaled, rule, masks.get(one.trajectory_id, 0),
+            )  # fmt: skip
             self.credit.append(credit)
             if std:
                 self.rows.append(
@@ -257,36 +212,18 @@ class World:
             weights += [0.0] * len(turn.context_ids) + [weight * (turn.turn >= mask)] * len(turn.response_ids)
             logprobs += [*[0.0] * len(turn.context_ids), *turn.response_logprobs]
         return records.training_row(
-            one.trajectory_id,
-            ids,
-            weights,
-            group_id=one.group_id,
-            iteration=self.iteration,
-            role=role,
-            term="rl" if role == "explore" else "sft",
-            advantage=advantage,
-            behaviour_policy=one.policy,
-            logprobs=logprobs,
-            trained_tokens=sum(w > 0 for w in weights),
-        )
+            one.trajectory_id, ids, weights, group_id=one.group_id, iteration=self.iteration, role=role,
+            term="rl" if role == "explore" else "sft", advantage=advantage, behaviour_policy=one.policy,
+            logprobs=logprobs, trained_tokens=sum(w > 0 for w in weights),
+        )  # fmt: skip
 
     def update(self) -> dict[str, Any]:
         i = self.iteration
         return update_row(
-            i,
-            loss=0.5 - 0.01 * i,
-            loss_rl=0.4 - 0.01 * i,
-            grad_norm=1 + self.random.random(),
-            entropy=2.0 - 0.05 * i,
-            kl_start=0.01 * i,
-            rows=len(self.rows),
-            groups=self.count,
-            tokens_rl=140,
-            tokens_sft=60,
-            tokens_sequences=670,
-            tokens_computed=400,
-            kl_start_tokens=9,
-        )
+            i, loss=0.5 - 0.01 * i, loss_rl=0.4 - 0.01 * i, grad_norm=1 + self.random.random(), entropy=2.0 - 0.05 * i,
+            kl_start=0.01 * i, rows=len(self.rows), groups=self.count, tokens_rl=140, tokens_sft=60,
+            tokens_sequences=670, tokens_computed=400, kl_start_tokens=9,
+        )  # fmt: skip
 
     def tables(self) -> dict[str, Tables]:
         return {
@@ -327,16 +264,10 @@ def commit(
         mark = fingerprint(stage, settings or {}, [parent.fingerprint for parent in parents], f"p{iteration}")
         parents = [
             store.commit(
-                key,
-                rows,
-                fingerprint=mark,
-                parents=parents,
-                settings=settings or {"alpha": 3.0},
-                policy=f"p{iteration}",
-                seed=5,
-                metrics={"seconds": 2.0},
+                key, rows, fingerprint=mark, parents=parents, settings=settings or {"alpha": 3.0},
+                policy=f"p{iteration}", seed=5, metrics={"seconds": 2.0},
             )
-        ]
+        ]  # fmt: skip
 
 
 def commit_world(

@@ -355,13 +355,8 @@ def gone_from_learning(run: Forgery, id_: str) -> None:
 
 def event(iteration: int, stage: str, subject: str, name: str, reason: str) -> Row:
     return {
-        "iteration": iteration,
-        "stage": stage,
-        "subject_id": subject,
-        "event": name,
-        "reason": reason,
-        "detail": "",
-    }
+        "iteration": iteration, "stage": stage, "subject_id": subject, "event": name, "reason": reason, "detail": "",
+    }  # fmt: skip
 
 
 edited(
@@ -469,17 +464,12 @@ def meta_task_of_a_failed_retry(run: Forgery) -> None:
     stage.tables["training_rows"].append(
         model
         | {
-            "row_id": f"{failed['reflection_id']}/row",
-            "source_id": failed["reflection_id"],
-            "group_id": failed["group_id"],
-            "iteration": failed["iteration"],
-            "behaviour_policy": failed["policy"],
-            "token_ids": ids,
-            "weights": [0.0] * n + [1 / (reply * 4)] * reply,
-            "logprobs": [0.0] * n + failed["response_logprobs"],
-            "trained_tokens": reply,
+            "row_id": f"{failed['reflection_id']}/row", "source_id": failed["reflection_id"],
+            "group_id": failed["group_id"], "iteration": failed["iteration"], "behaviour_policy": failed["policy"],
+            "token_ids": ids, "weights": [0.0] * n + [1 / (reply * 4)] * reply,
+            "logprobs": [0.0] * n + failed["response_logprobs"], "trained_tokens": reply,
         }
-    )
+    )  # fmt: skip
     stage.tables["events"] = [one for one in stage.tables["events"] if one["subject_id"] != failed["reflection_id"]]
 
 

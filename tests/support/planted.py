@@ -48,12 +48,7 @@ def planted(root: Path, defect: Defect = lambda stages: None) -> Store:
         key, stage = reference(manifest).key, stages[manifest["stage"]]
         mine = {table: [row for row in stage[table] if row["_shard"] == manifest["shard"]] for table in tables}
         refs[key] = copy.commit(
-            key,
-            mine,
-            fingerprint=manifest["fingerprint"],
-            settings=manifest["settings"],
-            policy=manifest["policy"],
-            parents=[refs[StageRef(**parent).key] for parent in manifest["parents"]],
-            seed=manifest["seed"],
-        )
+            key, mine, fingerprint=manifest["fingerprint"], settings=manifest["settings"], policy=manifest["policy"],
+            parents=[refs[StageRef(**parent).key] for parent in manifest["parents"]], seed=manifest["seed"],
+        )  # fmt: skip
     return copy

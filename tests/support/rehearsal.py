@@ -86,18 +86,11 @@ def tiny_policy(folder: Path, seed: int) -> str:
     torch.manual_seed(seed)
     LlamaForCausalLM(
         LlamaConfig(
-            vocab_size=128,
-            hidden_size=16,
-            intermediate_size=24,
-            num_hidden_layers=1,
-            num_attention_heads=2,
-            num_key_value_heads=1,
-            max_position_embeddings=8192,
-            initializer_range=0.1,
-            bos_token_id=None,
+            vocab_size=128, hidden_size=16, intermediate_size=24, num_hidden_layers=1, num_attention_heads=2,
+            num_key_value_heads=1, max_position_embeddings=8192, initializer_range=0.1, bos_token_id=None,
             eos_token_id=1,
         )
-    ).save_pretrained(str(folder))
+    ).save_pretrained(str(folder))  # fmt: skip
     return str(folder)
 
 

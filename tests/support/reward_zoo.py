@@ -85,16 +85,11 @@ class LampPool(CorridorPool):
         """What the attempt is paid if it ends here."""
         actions = lamp.actions
         return {
-            "shaped": 0.7 * success + 0.15 * lamp.presses,
-            "length": len(actions) / TURNS,
-            "word": float("please" in actions),
-            "repeat": float(len(actions) > 1 and actions[-1] == actions[-2]),
-            "quit": float(actions[-1] == "quit"),
-            "guidance": float("heed" in actions),
-            "sign": float(not success),
-            "duplicate": min(1.0, 0.5 * lamp.wins),
-            "clock": float(success and self.ticks % 2),
-        }.get(self.bug, float(success))
+            "shaped": 0.7 * success + 0.15 * lamp.presses, "length": len(actions) / TURNS,
+            "word": float("please" in actions), "repeat": float(len(actions) > 1 and actions[-1] == actions[-2]),
+            "quit": float(actions[-1] == "quit"), "guidance": float("heed" in actions), "sign": float(not success),
+            "duplicate": min(1.0, 0.5 * lamp.wins), "clock": float(success and self.ticks % 2),
+        }.get(self.bug, float(success))  # fmt: skip
 
     def rollback(self, session, task, actions, observations):
         seen = [self.start(session, task).result().text]

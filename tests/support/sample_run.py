@@ -38,20 +38,9 @@ def play(store: Path) -> None:
     r3l(store, "train", "--run", RUN, "--policy", "embedded", "--iterations", "2", *settings())
     r3l(store, "evaluate", "--run", RUN, *settings())
     r3l(
-        store,
-        "replay",
-        RUN,
-        "--iteration",
-        "1",
-        "--from",
-        "credit",
-        "--to",
-        "training_rows",
-        "--set",
-        "method.alpha=5",
-        "--branch",
-        BRANCH,
-    )
+        store, "replay", RUN, "--iteration", "1", "--from", "credit", "--to", "training_rows", "--set",
+        "method.alpha=5", "--branch", BRANCH,
+    )  # fmt: skip
 
 
 def ship(store: Path, folder: Path) -> int:

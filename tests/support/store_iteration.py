@@ -24,35 +24,18 @@ Tables = dict[str, list[Any]]
 def turn(trajectory: str, iteration: int, k: int, salt: int, guidance: tuple[int, ...] = ()) -> Turn:
     """Contexts depend on the turn alone (and guidance), replies on the salt: 3 context ids and 2 sampled ids a turn."""
     return records.turn(
-        trajectory,
-        k,
-        iteration=iteration,
-        observation=f"You see {k}.",
-        context=[100 + k, 200 + k, 300 + k, *guidance],
-        reply=[1000 * (salt + 1) + k, 7],
-        response_logprobs=[-0.5, -0.25],
-        response=f"go {salt} {k}",
-        action=f"go {k}",
-    )
+        trajectory, k, iteration=iteration, observation=f"You see {k}.", context=[100 + k, 200 + k, 300 + k, *guidance],
+        reply=[1000 * (salt + 1) + k, 7], response_logprobs=[-0.5, -0.25], response=f"go {salt} {k}", action=f"go {k}",
+    )  # fmt: skip
 
 
 def trajectory(
     id_: str, kind: str, iteration: int, task: int, attempt: int, reward: float, tokens: int, **links: Any
 ) -> Trajectory:
     return records.trajectory(
-        kind,
-        attempt,
-        iteration=iteration,
-        slot=task,
-        reward=reward,
-        trajectory_id=id_,
-        turns=3,
-        response_tokens=tokens,
-        final_observation="end",
-        seed=1,
-        seconds=0.5,
-        **links,
-    )
+        kind, attempt, iteration=iteration, slot=task, reward=reward, trajectory_id=id_, turns=3,
+        response_tokens=tokens, final_observation="end", seed=1, seconds=0.5, **links,
+    )  # fmt: skip
 
 
 def reflection(
@@ -64,22 +47,11 @@ def reflection(
         "retry_from_step": pivot,
     }
     return records.reflection(
-        base,
-        iteration=iteration,
-        slot=task,
-        pivot=pivot,
-        outcome=outcome,
-        status=status,
-        reason="" if status == "parsed" else "no JSON object in the reply",
-        text="text",
-        report=json.dumps(report) if status == "parsed" else "",
-        decision=decision,
-        context_ids=[9, 9, 9],
-        response_ids=[8, 8],
-        response_logprobs=[-1.0, -1.0],
-        seed=2,
-        seconds=0.25,
-    )
+        base, iteration=iteration, slot=task, pivot=pivot, outcome=outcome, status=status,
+        reason="" if status == "parsed" else "no JSON object in the reply", text="text",
+        report=json.dumps(report) if status == "parsed" else "", decision=decision, context_ids=[9, 9, 9],
+        response_ids=[8, 8], response_logprobs=[-1.0, -1.0], seed=2, seconds=0.25,
+    )  # fmt: skip
 
 
 Spans = list[tuple[list[int], list[int]]]
@@ -93,17 +65,10 @@ def row(source: str, iteration: int, task: int, role: str, turns: Spans, mask: i
         for sampled in (*(False for _ in context), *(True for _ in reply))
     ]
     return records.training_row(
-        source,
-        ids,
-        weights,
-        group_id=f"iteration={iteration}/task={task}",
-        iteration=iteration,
-        role=role,
-        term="rl" if role == "explore" else "sft",
-        advantage=advantage,
-        logprobs=[-0.5 * w for w in weights],
+        source, ids, weights, group_id=f"iteration={iteration}/task={task}", iteration=iteration, role=role,
+        term="rl" if role == "explore" else "sft", advantage=advantage, logprobs=[-0.5 * w for w in weights],
         trained_tokens=sum(w > 0 for w in weights),
-    )
+    )  # fmt: skip
 
 
 def iteration_tables(i: int) -> dict[str, Tables]:

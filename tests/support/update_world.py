@@ -29,18 +29,10 @@ from tests.support import records
 
 VOCABULARY = 61
 SIZE: dict[str, Any] = {
-    "hidden_size": 32,
-    "intermediate_size": 48,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "head_dim": 8,
-    "vocab_size": VOCABULARY,
-    "max_position_embeddings": 512,
-    "initializer_range": 0.1,
-    "bos_token_id": None,
-    "eos_token_id": 1,
-}
+    "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "vocab_size": VOCABULARY, "max_position_embeddings": 512,
+    "initializer_range": 0.1, "bos_token_id": None, "eos_token_id": 1,
+}  # fmt: skip
 FAMILIES: dict[str, Any] = {
     "llama": lambda: LlamaForCausalLM(LlamaConfig(**SIZE, tie_word_embeddings=True)),
     "qwen2": lambda: Qwen2ForCausalLM(Qwen2Config(**SIZE, tie_word_embeddings=False)),

@@ -37,15 +37,10 @@ def test_nothing_is_shown_without_the_key(client, path):
 @pytest.mark.parametrize(
     "header",
     [
-        basic("anybody:"),
-        basic(KEY),
-        basic(f"anybody:{KEY}x"),
-        basic(f"anybody:{KEY[:-1]}"),
-        {"Authorization": f"Bearer {KEY}"},
-        {"Authorization": "Basic not-base-64"},
-        {"Authorization": "Basic"},
+        basic("anybody:"), basic(KEY), basic(f"anybody:{KEY}x"), basic(f"anybody:{KEY[:-1]}"),
+        {"Authorization": f"Bearer {KEY}"}, {"Authorization": "Basic not-base-64"}, {"Authorization": "Basic"},
     ],
-)
+)  # fmt: skip
 def test_what_is_not_the_key_is_refused(client, header):
     assert client.get("/", headers=header).status_code == 401
 

@@ -14,26 +14,18 @@ from r3l.store.stage import Store
 from tests.support.audit_world import HOSTILE, World, commit, commit_world
 
 PAGES = {
-    "/": "Runs and branches",
-    "/run/demo": "Improvement rate",
-    "/run/demo?at=0": "Iteration 0: optimiser step and stages",
-    "/run/demo?branch=bold": "/ bold",
-    "/run/demo/groups": "6 groups",
-    "/run/demo/groups?iteration=0&sort=base_reward&down=0": "3 groups",
+    "/": "Runs and branches", "/run/demo": "Improvement rate",
+    "/run/demo?at=0": "Iteration 0: optimiser step and stages", "/run/demo?branch=bold": "/ bold",
+    "/run/demo/groups": "6 groups", "/run/demo/groups?iteration=0&sort=base_reward&down=0": "3 groups",
     "/run/demo/groups?iteration=x&text=nothing+like+it": "No group matches",
-    "/run/demo/group?id=iteration%3D1/task%3D0&iteration=1": "base=0",
-    "/run/demo/reflections": "Claims of reflections",
+    "/run/demo/group?id=iteration%3D1/task%3D0&iteration=1": "base=0", "/run/demo/reflections": "Claims of reflections",
     "/run/demo/reflections?iteration=1": "solved, pivot agrees",
-    "/run/demo/reflections?iteration=0&fault=saw+no+fault": "saw no fault",
-    "/run/demo/account": "unaccounted for",
+    "/run/demo/reflections?iteration=0&fault=saw+no+fault": "saw no fault", "/run/demo/account": "unaccounted for",
     "/run/demo/account?stage=reflections&event=skipped&reason=outcome+is+success": "outcome is success",
-    "/compare": "Choose two",
-    "/compare?line=demo&line=demo/bold": "what bold changed",
+    "/compare": "Choose two", "/compare?line=demo&line=demo/bold": "what bold changed",
     "/compare?line=demo/bold&line=demo": "they part in iteration 1, credit",
-    "/words": "standard deviation of the group",
-    "/sql": "Worked questions",
-    "/sql?q=SELECT+42+AS+answer": "42",
-}
+    "/words": "standard deviation of the group", "/sql": "Worked questions", "/sql?q=SELECT+42+AS+answer": "42",
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -155,27 +147,19 @@ def test_the_whole_text_is_plain_text_in_a_sandbox(client):
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
-        ("/run/nope", 404, "it has demo, demo/bold"),
-        ("/run/%00", 404, "letters, digits"),
-        ("/run/demo%00/groups", 404, "letters, digits"),
-        ("/run/demo?branch=%00", 404, "letters, digits"),
-        (f"/run/{'a' * 5_000}", 404, "letters, digits"),
-        (f"/run/{'a' * 5_000}/account", 404, "letters, digits"),
-        (f"/compare?line={'a' * 300}", 404, "letters, digits"),
-        ("/compare?line=%00", 404, "letters, digits"),
-        ("/nope", 404, "no such page"),
-        ("/static/../app.py", 404, ""),
-        ("/static/app.py", 404, ""),
+        ("/run/nope", 404, "it has demo, demo/bold"), ("/run/%00", 404, "letters, digits"),
+        ("/run/demo%00/groups", 404, "letters, digits"), ("/run/demo?branch=%00", 404, "letters, digits"),
+        (f"/run/{'a' * 5_000}", 404, "letters, digits"), (f"/run/{'a' * 5_000}/account", 404, "letters, digits"),
+        (f"/compare?line={'a' * 300}", 404, "letters, digits"), ("/compare?line=%00", 404, "letters, digits"),
+        ("/nope", 404, "no such page"), ("/static/../app.py", 404, ""), ("/static/app.py", 404, ""),
         ("/run/demo/group?id=iteration%3D9/task%3D9&iteration=9", 404, "not in demo"),
         ("/run/demo/group?id=x&iteration=%3Cb%3E", 422, "iteration"),
-        ("/run/demo/open?id=%3Cscript%3E", 404, "&lt;script&gt;"),
-        ("/run/demo/groups?page=-1", 422, "page"),
-        ("/sql?q=DROP+TABLE+stages", 400, "one SELECT is expected"),
-        ("/run/demo?branch=nope", 404, "demo/nope"),
+        ("/run/demo/open?id=%3Cscript%3E", 404, "&lt;script&gt;"), ("/run/demo/groups?page=-1", 422, "page"),
+        ("/sql?q=DROP+TABLE+stages", 400, "one SELECT is expected"), ("/run/demo?branch=nope", 404, "demo/nope"),
         ("/compare?line=demo&line=%3Cimg%3E", 404, "&lt;img&gt;"),
         ("/run/demo/tokens?source=x&iteration=0", 404, "no training row"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_is_said(client, path, status, said):
     answer = client.get(path)
     assert (answer.status_code, said in answer.text) == (status, True)
@@ -268,9 +252,8 @@ def test_sql_is_asked_of_every_run_of_one_or_of_a_branch(client):
 
 
 def test_the_link_keeps_the_axes_and_a_download_cuts_nothing(client):
-    asked = (
-        "SELECT range AS n, range * 2 AS twice, 'r' || range % 2 AS kind, repeat('x', 5000) AS long FROM range(1200)"
-    )
+    long = "repeat('x', 5000 * (range = 1199)::INTEGER)"
+    asked = f"SELECT range AS n, range * 2 AS twice, 'r' || range % 2 AS kind, {long} AS long FROM range(1200)"
     axes = "x=kind&y=n&y=twice&by=-"
     page = client.get(f"/sql?q={quote(asked)}&{axes}").text
     links = [str(attributes.get("href")) for tag, attributes in Elements(page).found if tag == "a"]

@@ -92,21 +92,10 @@ def test_the_lines_and_their_iterations(reader):
     past = iterations(reader, LINE)
     assert [row["iteration"] for row in past] == [0, 1]
     wanted = {
-        "bases": 4,
-        "base_reward": 0.25,
-        "parse_rate": 0.75,
-        "retries": 2,
-        "retry_improvement": 0.5,
-        "reward_gain": 0.5,
-        "pivot_mean": 1.5,
-        "mixed_groups": 1,
-        "groups": 2,
-        "mixed_share": 0.5,
-        "training_rows": 5,
-        "trained_tokens": 20,
-        "grad_norm": 1.5,
-        "entropy": 2.0,
-    }
+        "bases": 4, "base_reward": 0.25, "parse_rate": 0.75, "retries": 2, "retry_improvement": 0.5, "reward_gain": 0.5,
+        "pivot_mean": 1.5, "mixed_groups": 1, "groups": 2, "mixed_share": 0.5, "training_rows": 5, "trained_tokens": 20,
+        "grad_norm": 1.5, "entropy": 2.0,
+    }  # fmt: skip
     assert {name: past[0][name] for name in wanted} == pytest.approx(wanted)
     with pytest.raises(StoreError, match=r"nope: not in .*; it has demo, demo/bold"):
         known_line(reader, Line("nope"))
@@ -164,21 +153,12 @@ def test_the_table_of_groups_has_rewards_and_credit(reader):
 @pytest.mark.parametrize(
     ("asked", "groups"),
     [
-        (Filter(), 4),
-        (Filter(mixed="yes"), 2),
-        (Filter(mixed="no", iteration=0), 1),
-        (Filter(gain="better"), 2),
-        (Filter(gain="worse"), 0),
-        (Filter(gain="none"), 2),
-        (Filter(text="T1"), 2),
-        (Filter(text="%"), 0),
-        (Filter(status="completed"), 4),
-        (Filter(status="diverged"), 0),
-        (Filter(task_type="look"), 4),
-        (Filter(task_type="' OR 1=1 --"), 0),
-        (Filter(page=1), 0),
+        (Filter(), 4), (Filter(mixed="yes"), 2), (Filter(mixed="no", iteration=0), 1), (Filter(gain="better"), 2),
+        (Filter(gain="worse"), 0), (Filter(gain="none"), 2), (Filter(text="T1"), 2), (Filter(text="%"), 0),
+        (Filter(status="completed"), 4), (Filter(status="diverged"), 0), (Filter(task_type="look"), 4),
+        (Filter(task_type="' OR 1=1 --"), 0), (Filter(page=1), 0),
     ],
-)
+)  # fmt: skip
 def test_filters_select_the_expected_groups(reader, asked, groups):
     page = group_page(reader, LINE, asked)
     assert (page.total, len(page.rows)) == (groups, groups)
@@ -307,19 +287,12 @@ def test_pivots_are_compared_with_the_oracles(reader):
         == [rows[1]]
         == [
             {
-                "iteration": 1,
-                "reflections": 2,
-                "agreement": 0.5,
-                "accurate": 0.5,
-                "partial": 0.5,
-                "misdiagnosed": 0.0,
-                "retries_if_right": 1,
-                "won_if_right": 1.0,
-                "retries_if_wrong": 1,
+                "iteration": 1, "reflections": 2, "agreement": 0.5, "accurate": 0.5, "partial": 0.5,
+                "misdiagnosed": 0.0, "retries_if_right": 1, "won_if_right": 1.0, "retries_if_wrong": 1,
                 "won_if_wrong": 0.0,
             }
         ]
-    )
+    )  # fmt: skip
 
 
 def test_the_account_and_the_events_are_counted(reader):

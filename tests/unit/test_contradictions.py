@@ -17,29 +17,18 @@ from r3l.pipeline.workbench import Replay
 from r3l.store.stage import Store
 
 PAIRS = [
-    "iterate --preset released --method grpo",
-    "iterate --preset grpo --method r3l",
-    "iterate --method grpo --set method.kind=raft",
-    "iterate --environment household --set environment.kind=webshop",
-    "iterate --engine vllm_server --set engine.kind=transformers_local",
-    "iterate --run a --set run=b",
-    "iterate --store STORE --set store.root=/elsewhere",
-    "iterate --iteration 0 --set iteration=1",
-    "iterate --branch a --set branch=b",
-    "iterate --set rollout.tasks=2 --set rollout.tasks=3",
-    "iterate --quiet --verbose",
-    "train --quiet --verbose",
-    "train --preset released --method gspo",
-    "train --evaluate-every 2 --set evaluation.every=3",
-    "evaluate --tasks 5 --whole",
-    "evaluate --tasks 5 --set evaluation.tasks=6",
-    "evaluate --repeats 2 --set evaluation.repeats=3",
+    "iterate --preset released --method grpo", "iterate --preset grpo --method r3l",
+    "iterate --method grpo --set method.kind=raft", "iterate --environment household --set environment.kind=webshop",
+    "iterate --engine vllm_server --set engine.kind=transformers_local", "iterate --run a --set run=b",
+    "iterate --store STORE --set store.root=/elsewhere", "iterate --iteration 0 --set iteration=1",
+    "iterate --branch a --set branch=b", "iterate --set rollout.tasks=2 --set rollout.tasks=3",
+    "iterate --quiet --verbose", "train --quiet --verbose", "train --preset released --method gspo",
+    "train --evaluate-every 2 --set evaluation.every=3", "evaluate --tasks 5 --whole",
+    "evaluate --tasks 5 --set evaluation.tasks=6", "evaluate --repeats 2 --set evaluation.repeats=3",
     "evaluate --benchmark household-easy --environment webshop",
-    "evaluate --benchmark gsm8k --set evaluation.benchmark=amc23",
-    "evaluate --preset released --method grpo",
-    "compare main_alfworld --plan --page",
-    "audit STORE --store /elsewhere",
-]
+    "evaluate --benchmark gsm8k --set evaluation.benchmark=amc23", "evaluate --preset released --method grpo",
+    "compare main_alfworld --plan --page", "audit STORE --store /elsewhere",
+]  # fmt: skip
 
 
 def invoked(words: list[str]) -> Any:

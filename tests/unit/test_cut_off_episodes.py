@@ -72,29 +72,9 @@ def test_a_retry_starts_with_what_its_kept_turns_stand_at():
         exploring = explorer(script, Pool(length=9), max_turns=5)
         base = asyncio.run(sample(exploring, task(), 0))
         reflection = Reflection(
-            "r",
-            base.trajectory.trajectory_id,
-            base.trajectory.trajectory_id,
-            0,
-            0,
-            "g",
-            0,
-            "parsed",
-            "",
-            "text",
-            "{}",
-            "failure",
-            2,
-            2,
-            "retry",
-            [],
-            [],
-            [],
-            "stop",
-            "policy-0",
-            0,
-            0.0,
-        )
+            "r", base.trajectory.trajectory_id, base.trajectory.trajectory_id, 0, 0, "g", 0, "parsed", "", "text", "{}",
+            "failure", 2, 2, "retry", [], [], [], "stop", "policy-0", 0, 0.0,
+        )  # fmt: skip
         again = asyncio.run(retry(exploring, task(), SamplingPlan(1), base, base, reflection))
         assert (again.trajectory.status, again.trajectory.pivot_turn) == ("turn_limit", 2)
         assert again.trajectory.reward == pytest.approx(reward)

@@ -66,17 +66,9 @@ PROMPT = [10, 40, 77, 23, 5, 61, 90, 14, 33, 52]
 def served_policy(folder: Path, seed: int) -> PolicySnapshot:
     tokenizer = family_tokenizer("smollm2")
     snapshot = tiny_policy(
-        folder,
-        seed=seed,
-        vocab_size=320,
-        hidden_size=64,
-        head_dim=32,
-        num_attention_heads=2,
-        num_key_value_heads=1,
-        eos_token_id=tokenizer.eos_token_id,
-        initializer_range=0.2,
-        max_position_embeddings=CONTEXT,
-    )
+        folder, seed=seed, vocab_size=320, hidden_size=64, head_dim=32, num_attention_heads=2, num_key_value_heads=1,
+        eos_token_id=tokenizer.eos_token_id, initializer_range=0.2, max_position_embeddings=CONTEXT,
+    )  # fmt: skip
     tokenizer.save_pretrained(folder)
     model = plain_model(snapshot)
     with torch.no_grad():  # it ends a reply now and then, about one token in ten

@@ -55,17 +55,10 @@ def test_ids_in_ids_and_logprobs_out(servers: list[ScriptedVllm]) -> None:
     route, body = servers[0].bodies[-1]
     assert route == "/v1/completions"
     asked = {
-        "prompt": [5, 6, 7],
-        "seed": 3,
-        "temperature": 1.0,
-        "stop_token_ids": [STOP],
-        "return_token_ids": True,
-        "structured_outputs": {"json": {"type": "object", "x-guidance": AS_DUMPED}},
-        "top_p": 1.0,
-        "top_k": -1,
-        "min_p": 0.0,
-        "repetition_penalty": 1.0,
-    }
+        "prompt": [5, 6, 7], "seed": 3, "temperature": 1.0, "stop_token_ids": [STOP], "return_token_ids": True,
+        "structured_outputs": {"json": {"type": "object", "x-guidance": AS_DUMPED}}, "top_p": 1.0, "top_k": -1,
+        "min_p": 0.0, "repetition_penalty": 1.0,
+    }  # fmt: skip
     assert body | asked == body
     assert engine.counts() | {"busy_seconds": 0} == {
         "requests": 1,

@@ -10,16 +10,9 @@ from r3l.errors import ConfigError
 from r3l.evaluation.benchmarks import BENCHMARKS, pose, pose_benchmark, with_environment
 
 PAPER = {
-    "alfworld": 140,
-    "webshop": 100,
-    "scienceworld": 1308,
-    "dapo": 300,
-    "amc23": 40,
-    "gsm8k": 1319,
-    "math500": 500,
-    "minerva": 272,
-    "olympiad": 674,
-}
+    "alfworld": 140, "webshop": 100, "scienceworld": 1308, "dapo": 300, "amc23": 40, "gsm8k": 1319, "math500": 500,
+    "minerva": 272, "olympiad": 674,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", BENCHMARKS)

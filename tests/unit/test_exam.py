@@ -411,17 +411,8 @@ def test_with_a_policy_the_groups_are_sampled_and_no_update_is_taken(stored, mon
     monkeypatch.setattr(calls, "other_world", lambda *_: None)
     monkeypatch.setattr(Workbench, "asks_oracle", False)
     words = [
-        "exam",
-        "new",
-        "--policy",
-        "latent",
-        "--environment",
-        "alfworld",
-        "--store",
-        store.root,
-        "--out",
-        str(folder),
-    ]
+        "exam", "new", "--policy", "latent", "--environment", "alfworld", "--store", store.root, "--out", str(folder),
+    ]  # fmt: skip
     done = CliRunner().invoke(
         app_of(["exam"]), [*words, "--continuations", "5", "--set", "rollout.group_size=4", "--json"]
     )

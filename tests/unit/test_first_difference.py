@@ -61,17 +61,12 @@ def more(value: float) -> float:
 
 
 PLANTED: list[tuple[str, int, str, dict[str, Any]]] = [
-    ("settings", 0, "base", setting("rollout.temperature", 0.5)),
-    ("settings", 1, "credit", setting("method.alpha", 7)),
-    ("settings", 1, "updates", setting("training.learning_rate", 0.5)),
-    ("settings", 0, "tasks", {"seed": 99}),
-    ("prompts", 0, "base", setting("prompts", "other")),
-    ("prompts", 1, "reflections", setting("prompts", "other")),
-    ("code version", 0, "base", setting("code", 99)),
-    ("code version", 0, "tasks", setting("world", 99)),
+    ("settings", 0, "base", setting("rollout.temperature", 0.5)), ("settings", 1, "credit", setting("method.alpha", 7)),
+    ("settings", 1, "updates", setting("training.learning_rate", 0.5)), ("settings", 0, "tasks", {"seed": 99}),
+    ("prompts", 0, "base", setting("prompts", "other")), ("prompts", 1, "reflections", setting("prompts", "other")),
+    ("code version", 0, "base", setting("code", 99)), ("code version", 0, "tasks", setting("world", 99)),
     ("code version", 0, "credit", of("credit", "advantage", more)),
-    ("code version", 1, "distilled", of("trajectories", "reward", more)),
-    ("policy", 0, "base", {"policy": "other"}),
+    ("code version", 1, "distilled", of("trajectories", "reward", more)), ("policy", 0, "base", {"policy": "other"}),
     ("policy", 1, "reflections", {"policy": "other"}),
     ("task order", 0, "tasks", {"table": "tasks", "change": swapped}),
     ("task order", 1, "tasks", of("tasks", "task_id", lambda name: name + "-other")),
@@ -85,7 +80,7 @@ PLANTED: list[tuple[str, int, str, dict[str, Any]]] = [
     ("arithmetic only", 1, "reflections", of("reflections", "response_logprobs", nearest)),
     ("update", 0, "updates", of("updates", "loss", more)),
     ("update", 1, "updates", of("updates", "policy", lambda digest: "other")),
-]
+]  # fmt: skip
 
 
 SECONDS = {"base": ("trajectories", "seconds"), "reflections": ("reflections", "seconds")}  # wall times

@@ -67,17 +67,9 @@ def test_the_form_is_ordered_and_folded():
     assert [tab["title"] for tab in fields["method"]["anyOf"]] == [AS_THE_RUN, "Preset", "Set here"]
     folded = [name for name, field in fields.items() if field.get("default") == {}]
     assert folded == [
-        "method",
-        "environment",
-        "policy",
-        "rollout",
-        "training",
-        "evaluation",
-        "engine",
-        "placement",
-        "tracking",
+        "method", "environment", "policy", "rollout", "training", "evaluation", "engine", "placement", "tracking",
         "store",
-    ]
+    ]  # fmt: skip
     assert all(not field["anyOf"][0]["properties"] for name, field in fields.items() if name in folded)
     assert fields["method"]["anyOf"][2]["properties"]["kl_coefficient"]["title"] == "KL coefficient"
     assert fields["training"]["anyOf"][1]["properties"]["timeout_s"]["title"] == "Timeout (seconds)"

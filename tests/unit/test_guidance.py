@@ -129,16 +129,11 @@ def test_reflections_of_another_source_are_refused():
 
 
 SOURCES: list[tuple[str, dict[str, Any]]] = [
-    ("paper", {"guidance": "oracle"}),
-    ("paper", {"guidance": "hint"}),
-    ("paper", {"guidance": "hint", "retries_per_base": 2}),
-    ("paper", {"guidance": "oracle", "sft_guidance": "any"}),
-    ("reflect_grpo", {"guidance": "oracle"}),
-    ("hint", {}),
-    ("hint", {"guidance": "oracle"}),
-    ("agent_rlvr", {}),
+    ("paper", {"guidance": "oracle"}), ("paper", {"guidance": "hint"}),
+    ("paper", {"guidance": "hint", "retries_per_base": 2}), ("paper", {"guidance": "oracle", "sft_guidance": "any"}),
+    ("reflect_grpo", {"guidance": "oracle"}), ("hint", {}), ("hint", {"guidance": "oracle"}), ("agent_rlvr", {}),
     ("agent_rlvr", {"guidance": "hint"}),
-]
+]  # fmt: skip
 
 
 def test_every_source_holds_the_invariants(tmp_path):

@@ -21,25 +21,12 @@ def any_action(engine: HouseholdEngine, rng: random.Random) -> str:
     place = rng.choice(engine.game.receptacles)
     return rng.choice(
         [
-            f"go to {place}",
-            f"go to {place}",
-            f"open {place}",
-            f"close {place}",
-            f"take {thing} from {place}",
-            f"move {thing} to {place}",
-            f"heat {thing} with {place}",
-            f"cool {thing} with {place}",
-            f"clean {thing} with {place}",
-            f"slice {thing} with {knife}",
-            f"examine {thing}",
-            "look",
-            "inventory",
-            "",
-            "take",
-            "go to",
-            f"move {place} to {thing}",
+            f"go to {place}", f"go to {place}", f"open {place}", f"close {place}", f"take {thing} from {place}",
+            f"move {thing} to {place}", f"heat {thing} with {place}", f"cool {thing} with {place}",
+            f"clean {thing} with {place}", f"slice {thing} with {knife}", f"examine {thing}", "look", "inventory", "",
+            "take", "go to", f"move {place} to {thing}",
         ]
-    )
+    )  # fmt: skip
 
 
 def walk(number: int, seed: int, steps: int) -> tuple[HouseholdEngine, list, list[str]]:

@@ -17,14 +17,9 @@ from r3l.records import Task
 
 PLACES = ("cabinet 1", "countertop 1", "fridge 1", "microwave 1", "sinkbasin 1", "garbagecan 1", "box 1")
 GAME = Game(
-    "long",
-    "t",
-    PLACES,
-    ("cup 1", "knife 1", "mug 1", "tomato 1"),
-    (1, 1, 0, 1),
-    (Wanted("mug", ("clean", "hot")), Wanted("tomato", ())),
-    "box",
-)
+    "long", "t", PLACES, ("cup 1", "knife 1", "mug 1", "tomato 1"), (1, 1, 0, 1),
+    (Wanted("mug", ("clean", "hot")), Wanted("tomato", ())), "box",
+)  # fmt: skip
 FETCH = ["go to cabinet 1", "open cabinet 1", "take mug 1 from cabinet 1"]
 HEAT, CLEAN = (
     ["go to microwave 1", "heat mug 1 with microwave 1"],

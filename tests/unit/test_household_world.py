@@ -97,16 +97,9 @@ def test_a_losing_episode_ends_by_no_word_of_the_world_unless_asked():
     """A second change of temperature ruins the only mug: lost, but only `end_when_lost` says so."""
     task = small("long", (Wanted("mug", ("hot",)),), "box")
     actions = [
-        "go to cabinet 1",
-        "open cabinet 1",
-        "take mug 1 from cabinet 1",
-        "go to fridge 1",
-        "cool mug 1 with fridge 1",
-        "go to microwave 1",
-        "heat mug 1 with microwave 1",
-        "examine mug 1",
-        "go to box 1",
-    ]
+        "go to cabinet 1", "open cabinet 1", "take mug 1 from cabinet 1", "go to fridge 1", "cool mug 1 with fridge 1",
+        "go to microwave 1", "heat mug 1 with microwave 1", "examine mug 1", "go to box 1",
+    ]  # fmt: skip
     for end_when_lost, length in ((False, len(actions)), (True, 5)):
         env = HouseholdEnvironment(end_when_lost)
         env.reset(task)
@@ -174,23 +167,11 @@ def test_slicing_needs_the_knife_in_hand_and_changes_what_counts():
 @pytest.mark.parametrize(
     "action",
     [
-        "",
-        "fly",
-        "go to",
-        "go to shelf",
-        "go to shelf 9",
-        "open shelf 1",
-        "open fridge 1",
-        "take mug 1 of shelf 1",
-        "take mug 1 from shelf 1",
-        "move mug 1 to shelf 1",
-        "heat mug 1 with microwave 1",
-        "x" * 5000,
-        "take mug 1 from shelf 1 now",
-        "slice mug 1 with knife 1",
-        "cool mug 1 to fridge 1",
+        "", "fly", "go to", "go to shelf", "go to shelf 9", "open shelf 1", "open fridge 1", "take mug 1 of shelf 1",
+        "take mug 1 from shelf 1", "move mug 1 to shelf 1", "heat mug 1 with microwave 1", "x" * 5000,
+        "take mug 1 from shelf 1 now", "slice mug 1 with knife 1", "cool mug 1 to fridge 1",
     ],
-)
+)  # fmt: skip
 def test_what_is_not_understood_or_not_possible_changes_nothing(action):
     env = HouseholdEnvironment()
     env.reset(small())

@@ -15,15 +15,9 @@ from r3l.environments.household.world import HouseholdWorld
 ROOT = Path(__file__).parents[2]
 SAMPLE = str(ROOT / "data" / "sample_run")
 SMALL = {
-    "rollout.tasks": 2,
-    "rollout.group_size": 2,
-    "environment.level": "easy",
-    "environment.max_turns": 4,
-    "environment.workers": 1,
-    "training.processes": 0,
-    "evaluation.tasks": 2,
-    "evaluation.every": 1,
-}
+    "rollout.tasks": 2, "rollout.group_size": 2, "environment.level": "easy", "environment.max_turns": 4,
+    "environment.workers": 1, "training.processes": 0, "evaluation.tasks": 2, "evaluation.every": 1,
+}  # fmt: skip
 
 
 class Local(HouseholdWorld):

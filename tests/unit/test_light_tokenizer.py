@@ -15,14 +15,9 @@ CHAT = [
     {"role": "user", "content": "Größe 12\n\n  two  <|im_end|> blanks"},
 ]
 OBJECT = {
-    "__type": "AddedToken",
-    "content": "<|endoftext|>",
-    "lstrip": False,
-    "normalized": False,
-    "rstrip": False,
-    "single_word": False,
-    "special": True,
-}
+    "__type": "AddedToken", "content": "<|endoftext|>", "lstrip": False, "normalized": False, "rstrip": False,
+    "single_word": False, "special": True,
+}  # fmt: skip
 NEXT = [{"role": "user", "content": "go <mug 1>"}]
 
 

@@ -16,15 +16,9 @@ SETTINGS = MathSettings(dataset="gsm8k", workers=1)
 PLAN = SamplingPlan(bases=2, reflection="report", retries_per_base=1, retry_when="not_success")
 QUESTION = "What is eight times nine, less five?"
 TASK = Task(
-    0,
-    0,
-    "math/x",
-    "math",
-    "train",
-    "sums",
-    json.dumps({"name": "x", "question": QUESTION, "gold": "67", "task_type": "sums"}),
-    3,
-)
+    0, 0, "math/x", "math", "train", "sums",
+    json.dumps({"name": "x", "question": QUESTION, "gold": "67", "task_type": "sums"}), 3,
+)  # fmt: skip
 REPORT = {
     "trajectory_summary": "three tries",
     "root_cause_analysis": "the five was added",

@@ -32,22 +32,11 @@ def grader():
 @pytest.mark.parametrize(
     ("gold", "answer"),
     [
-        ("18", "18"),
-        ("18", "$18"),
-        ("18", "\\$18.00"),
-        ("1/2", "0.5"),
-        ("\\frac{1}{2}", "\\dfrac12"),
-        ("3\\sqrt{2}", "\\sqrt{18}"),
-        ("(1,2)", "(1, 2)"),
-        ("1, 2", "2, 1"),
-        ("p - q", "-q+p"),
-        ("1000", "1,000"),
-        ("4.5e33", "4.5 \\times 10^{33}"),
-        ("5", "x = 5"),
-        ("\\text{(C)}", "C"),
-        ("2\\pi", "\\(2\\pi\\)"),
+        ("18", "18"), ("18", "$18"), ("18", "\\$18.00"), ("1/2", "0.5"), ("\\frac{1}{2}", "\\dfrac12"),
+        ("3\\sqrt{2}", "\\sqrt{18}"), ("(1,2)", "(1, 2)"), ("1, 2", "2, 1"), ("p - q", "-q+p"), ("1000", "1,000"),
+        ("4.5e33", "4.5 \\times 10^{33}"), ("5", "x = 5"), ("\\text{(C)}", "C"), ("2\\pi", "\\(2\\pi\\)"),
     ],
-)
+)  # fmt: skip
 def test_the_same_mathematics_is_correct(grader, gold, answer):
     assert grader.verify(gold, answer) == Grade(True)
 
@@ -55,15 +44,10 @@ def test_the_same_mathematics_is_correct(grader, gold, answer):
 @pytest.mark.parametrize(
     ("gold", "answer"),
     [
-        ("18", "81"),
-        ("3\\sqrt{2}", "3"),
-        ("(1,2)", "(2,1)"),
-        ("p - q", "q - p"),
-        ("4.5e33", "4.5e32"),
-        ("x^2", "x"),
+        ("18", "81"), ("3\\sqrt{2}", "3"), ("(1,2)", "(2,1)"), ("p - q", "q - p"), ("4.5e33", "4.5e32"), ("x^2", "x"),
         ("0.5", "-0.5"),
     ],
-)
+)  # fmt: skip
 def test_other_mathematics_is_wrong_without_a_reason(grader, gold, answer):
     assert grader.verify(gold, answer) == Grade(False)
 
@@ -184,18 +168,8 @@ def test_no_hostile_answer_solves_any_offered_kind_or_is_run():
     """Scorers of other kinds run answers as code, and one takes nan for right."""
     grader = Grader(LIMIT, "reasoning_gym")
     hostile = [
-        "",
-        "nan",
-        "inf",
-        "-inf",
-        "1e999999999",
-        "0" * 5000,
-        "nan+nanj",
-        "[]",
-        "open('/nowhere')",
-        "exit()",
-        "9" * 9000,
-    ]
+        "", "nan", "inf", "-inf", "1e999999999", "0" * 5000, "nan+nanj", "[]", "open('/nowhere')", "exit()", "9" * 9000,
+    ]  # fmt: skip
     for kind in KINDS:
         dataset = reasoning_gym.create_dataset(kind, size=1, seed=5)
         problem = as_problem(kind, 0, dataset[0])

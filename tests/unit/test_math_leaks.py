@@ -11,25 +11,9 @@ from r3l.records import Reflection, Task, Trajectory, Turn
 QUESTION = "Seven times six plus 3?"
 TASK = Task(0, 0, "math/x", "math", "train", "t", json.dumps({"question": QUESTION, "gold": "45"}), 0)
 BASE = Trajectory(
-    "b",
-    "base",
-    0,
-    0,
-    "math/x",
-    "t",
-    "g",
-    0,
-    "completed",
-    "",
+    "b", "base", 0, 0, "math/x", "t", "g", 0, "completed", "", 0.0, False, 2, 9, "Your answer is not correct.", "p", 0,
     0.0,
-    False,
-    2,
-    9,
-    "Your answer is not correct.",
-    "p",
-    0,
-    0.0,
-)
+)  # fmt: skip
 
 
 def turn(number: int, observation: str, response: str, valid: bool = True) -> Turn:
@@ -38,58 +22,23 @@ def turn(number: int, observation: str, response: str, valid: bool = True) -> Tu
 
 TURNS = [turn(0, QUESTION, "42"), turn(1, "Your answer is not correct.", "40")]
 REFLECTION = Reflection(
-    "r",
-    "b",
-    "b",
-    0,
-    0,
-    "g",
-    0,
-    "parsed",
-    "",
-    "",
-    '{"root_cause_analysis": "forgot to add 3"}',
-    "failure",
-    0,
-    0,
-    "retry",
-    [],
-    [],
-    [],
-    "stop",
-    "p",
-    0,
-    0.0,
-)
+    "r", "b", "b", 0, 0, "g", 0, "parsed", "", "", '{"root_cause_analysis": "forgot to add 3"}', "failure", 0, 0,
+    "retry", [], [], [], "stop", "p", 0, 0.0,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("gold", "text", "there"),
     [
-        ("12", "it is 12.", True),
-        ("12", "12", True),
-        ("12", "(12)", True),
-        ("12", "112", False),
-        ("12", "1.12", False),
-        ("12", "12.5", False),
-        ("12", "1,12", False),
-        ("12", "12,000", False),
-        ("12", "x12", False),
-        ("\\frac{1}{2}", "so \\frac{1}{2}!", True),
-        ("p - q", "p-q", True),
-        ("p - q", "p + q", False),
-        ("", "anything", False),
-        ("27", "2027", False),
-        ("7", "7", True),
-        ("7", "so it is 7.", True),
-        ("7", "The answer should be 7!", True),
-        ("7", "x = 7", True),
-        ("7", "x = 17", False),
-        ("7", "In turn 7 the sign was lost.", False),
-        ("7", "the answer is 17", False),
+        ("12", "it is 12.", True), ("12", "12", True), ("12", "(12)", True), ("12", "112", False),
+        ("12", "1.12", False), ("12", "12.5", False), ("12", "1,12", False), ("12", "12,000", False),
+        ("12", "x12", False), ("\\frac{1}{2}", "so \\frac{1}{2}!", True), ("p - q", "p-q", True),
+        ("p - q", "p + q", False), ("", "anything", False), ("27", "2027", False), ("7", "7", True),
+        ("7", "so it is 7.", True), ("7", "The answer should be 7!", True), ("7", "x = 7", True),
+        ("7", "x = 17", False), ("7", "In turn 7 the sign was lost.", False), ("7", "the answer is 17", False),
         ("7", "Recheck step 7.", False),
     ],
-)
+)  # fmt: skip
 def test_a_gold_answer_is_found_as_a_whole_word_or_number(gold, text, there):
     assert holds(gold, text) is there
 

@@ -53,13 +53,8 @@ LAYOUTS = {
     "minerva on the hub": ({"question": "How wide?", "answer": "1.6"}, ("How wide?", "1.6", "set")),
     "olympiad": (
         {
-            "id": 7,
-            "subfield": "Algebra",
-            "context": None,
-            "question": "Find $n$.",
-            "solution": ["By induction."],
-            "final_answer": ["$2$"],
-            "is_multiple_answer": False,
+            "id": 7, "subfield": "Algebra", "context": None, "question": "Find $n$.", "solution": ["By induction."],
+            "final_answer": ["$2$"], "is_multiple_answer": False,
         },
         ("Find $n$.", "2", "Algebra"),
     ),
@@ -90,7 +85,7 @@ LAYOUTS = {
         },
         ("What is 2+3?", "5", "set"),
     ),
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
@@ -219,26 +214,16 @@ def test_a_question_counts_once_whatever_its_spacing():
 @pytest.mark.parametrize(
     ("row", "gold"),
     [
-        ({"answer": "... #### (1, 2)"}, "(1, 2)"),
-        ({"answer": "#### (100,200)"}, "(100,200)"),
-        ({"answer": "#### 1,234,567"}, "1234567"),
-        ({"answer": "#### $1,234.50"}, "$1234.50"),
-        ({"answer": "#### 12,34"}, "12,34"),
-        ({"answer": "#### 1,234, 5,678"}, "1,234, 5,678"),
-        ({"answer": "#### 0"}, "0"),
-        ({"answer": 0}, "0"),
-        ({"answer": 0.0}, "0"),
-        ({"answer": False}, "False"),
-        ({"final_answer": 0, "answer": "7"}, "0"),
-        ({"final_answer": [0]}, "0"),
-        ({"final_answer": [], "answer": "7"}, "7"),
-        ({"final_answer": "", "answer": "7"}, "7"),
-        ({"answer": float("nan"), "solution": "\\boxed{0}"}, "0"),
-        ({"reward_model": {"ground_truth": 0}}, "0"),
-        ({"answer": None, "solution": "so \\boxed{7}, \\boxed{}"}, "7"),
-        ({"answer": "half \ud800"}, "half ⟨U+D800⟩"),
+        ({"answer": "... #### (1, 2)"}, "(1, 2)"), ({"answer": "#### (100,200)"}, "(100,200)"),
+        ({"answer": "#### 1,234,567"}, "1234567"), ({"answer": "#### $1,234.50"}, "$1234.50"),
+        ({"answer": "#### 12,34"}, "12,34"), ({"answer": "#### 1,234, 5,678"}, "1,234, 5,678"),
+        ({"answer": "#### 0"}, "0"), ({"answer": 0}, "0"), ({"answer": 0.0}, "0"), ({"answer": False}, "False"),
+        ({"final_answer": 0, "answer": "7"}, "0"), ({"final_answer": [0]}, "0"),
+        ({"final_answer": [], "answer": "7"}, "7"), ({"final_answer": "", "answer": "7"}, "7"),
+        ({"answer": float("nan"), "solution": "\\boxed{0}"}, "0"), ({"reward_model": {"ground_truth": 0}}, "0"),
+        ({"answer": None, "solution": "so \\boxed{7}, \\boxed{}"}, "7"), ({"answer": "half \ud800"}, "half ⟨U+D800⟩"),
     ],
-)
+)  # fmt: skip
 def test_only_the_commas_of_thousands_go_and_falsy_answers_are_answers(row, gold):
     assert problem_of({"question": "q", **row}, "0", "t").gold == gold
 

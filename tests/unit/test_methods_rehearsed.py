@@ -49,15 +49,10 @@ def policies(tmp_path_factory):
 
 RETRIES = {f"retries-{many}": ("paper", {"retries_per_base": many, "retry_when": "always"}, 8) for many in (0, 2, 4)}
 SETTINGS = {
-    "group_fill": ["extra_base"],
-    "retry_when": ["never", "reward_below"],
-    "retry_from": ["start"],
-    "sft_rule": ["none"],
-    "pivot_mask": ["retry_only"],
-    "sft_as_rl": [True],
-    "loss_normalisation": ["trajectory_unmasked"],
-    "guidance_position": ["system", "mid_system", "user"],
-}
+    "group_fill": ["extra_base"], "retry_when": ["never", "reward_below"], "retry_from": ["start"],
+    "sft_rule": ["none"], "pivot_mask": ["retry_only"], "sft_as_rl": [True],
+    "loss_normalisation": ["trajectory_unmasked"], "guidance_position": ["system", "mid_system", "user"],
+}  # fmt: skip
 VARIED = {f"{name}-{value}": ("paper", {name: value}, 4) for name, values in SETTINGS.items() for value in values}
 CASES = {preset: (preset, {}, 4) for preset in PRESETS} | RETRIES | VARIED
 

@@ -77,28 +77,15 @@ def test_the_shares_agree_with_a_count_by_hand(tmp_path):
         store,
         "hand",
         [
-            (5, 5, False, True),
-            (0, 0, False, None),
-            (3, 4, False, True),
-            (6, 4, False, False),
-            (1, 4, False, None),
-            (8, 4, False, False),
-            (0, 9, False, None),
-            (5, 4, False, False),
-            (2, 2, True, None),
+            (5, 5, False, True), (0, 0, False, None), (3, 4, False, True), (6, 4, False, False), (1, 4, False, None),
+            (8, 4, False, False), (0, 9, False, None), (5, 4, False, False), (2, 2, True, None),
         ],
-    )
+    )  # fmt: skip
     assert accuracy(store, "hand") == {
-        "reflections": 9,
-        "agreement": pytest.approx(4 / 9),
-        "accurate": pytest.approx(2 / 9),
-        "partial": pytest.approx(4 / 9),
-        "misdiagnosed": pytest.approx(3 / 9),
-        "retries_if_right": 3,
-        "won_if_right": pytest.approx(2 / 3),
-        "retries_if_wrong": 2,
-        "won_if_wrong": 0.0,
-    }
+        "reflections": 9, "agreement": pytest.approx(4 / 9), "accurate": pytest.approx(2 / 9),
+        "partial": pytest.approx(4 / 9), "misdiagnosed": pytest.approx(3 / 9), "retries_if_right": 3,
+        "won_if_right": pytest.approx(2 / 3), "retries_if_wrong": 2, "won_if_wrong": 0.0,
+    }  # fmt: skip
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -150,16 +150,10 @@ def test_a_run_is_observed_with_its_epochs(tmp_path):
 
 def test_a_folder_says_its_own_shape():
     config = {
-        "model_type": "llama",
-        "num_hidden_layers": 28,
-        "hidden_size": 3072,
-        "num_attention_heads": 24,
-        "num_key_value_heads": 8,
-        "head_dim": 128,
-        "intermediate_size": 8192,
-        "vocab_size": 128_256,
+        "model_type": "llama", "num_hidden_layers": 28, "hidden_size": 3072, "num_attention_heads": 24,
+        "num_key_value_heads": 8, "head_dim": 128, "intermediate_size": 8192, "vocab_size": 128_256,
         "tie_word_embeddings": True,
-    }
+    }  # fmt: skip
     assert from_config(config, "x") == PAPER["llama-3.2-3b"]
     with pytest.raises(ConfigError, match="no 'hidden_size'"):
         from_config({"num_attention_heads": 4, "num_hidden_layers": 2}, "config.json")

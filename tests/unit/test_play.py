@@ -23,13 +23,8 @@ def test_a_task_is_played_rolled_back_and_solved(monkeypatch):
     shown = played(SLOW, "--task", "1", typed="wait 0\n/actions\n/back 1\n/back 7\n/back 0\nend\nunread\n")
     assert "slow/train/1" in shown
     order = [
-        "Wait.",
-        "goes on: reward 0",
-        "does not list",
-        "back before turn 1",
-        "expected 0 to 1",
-        "back before turn 0",
-    ]
+        "Wait.", "goes on: reward 0", "does not list", "back before turn 1", "expected 0 to 1", "back before turn 0",
+    ]  # fmt: skip
     places = [shown.index(text) for text in order]
     assert places == sorted(places)
     assert shown.rstrip().endswith("done, solved: reward 1")

@@ -34,19 +34,12 @@ def test_a_line_of_the_log_tells_counts_and_reasons():
 def test_the_plot_is_one_small_image_with_a_line_for_each_figure():
     past = [
         {
-            "iteration": k,
-            "base_reward": k / 10,
-            "retry_reward": 0.2,
-            "evaluation_reward": None,
-            "retry_improvement": 0.5,
-            "retry_improvement_failed": None,
-            "entropy": 1.0,
-            "loss": 0.1,
-            "loss_rl": 0.1,
+            "iteration": k, "base_reward": k / 10, "retry_reward": 0.2, "evaluation_reward": None,
+            "retry_improvement": 0.5, "retry_improvement_failed": None, "entropy": 1.0, "loss": 0.1, "loss_rl": 0.1,
             "loss_sft": 0.0,
         }
         for k in range(5)
-    ]
+    ]  # fmt: skip
     markdown = image(Line("demo"), past)
     assert markdown.startswith("![trend of demo](data:image/svg+xml;base64,")
     assert len(markdown) < 20_000

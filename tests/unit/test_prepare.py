@@ -22,17 +22,10 @@ from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
 
 ITEM = {
-    "asin": "B000000001",
-    "name": "Alora Shampoo",
-    "category": "beauty",
-    "query": "shampoos",
-    "product_category": "Beauty › Hair",
-    "full_description": "",
-    "small_description": ["Mild."],
-    "pricing": "$5.00",
-    "images": [""],
-    "customization_options": {"size": [{"value": str(ounces), "image": None} for ounces in range(20)]},
-}
+    "asin": "B000000001", "name": "Alora Shampoo", "category": "beauty", "query": "shampoos",
+    "product_category": "Beauty › Hair", "full_description": "", "small_description": ["Mild."], "pricing": "$5.00",
+    "images": [""], "customization_options": {"size": [{"value": str(ounces), "image": None} for ounces in range(20)]},
+}  # fmt: skip
 FILES = {
     "items_shuffle_1000.json": [ITEM],
     "items_human_ins.json": {},

@@ -72,20 +72,13 @@ def test_paper_is_the_default():
 
 def test_paper_and_released_differ_in_what_the_method_page_lists():
     assert diff_presets("paper", "released") == [
-        ("method.scale", "std", "none"),
-        ("method.loss_normalisation", "trajectory", "token"),
-        ("method.loss_factor", 1.0, 0.5),
-        ("method.kl_coefficient", 0.0, 0.001),
-        ("method.kl_estimator", "k3", "k2"),
-        ("method.top_rule", "group_max", "success"),
-        ("method.top_value", None, 1.0),
-        ("method.sft_rule", "improved", "solved"),
-        ("method.sft_as_rl", False, True),
-        ("rollout.reflection_temperature", 0.7, 1.0),
-        ("environment.bad_reply (webshop)", "continue", "end"),
-        ("environment.malformed_reward (webshop)", 0.0, -0.1),
-        ("method.retry_from (math)", "pivot", "start"),
-    ]
+        ("method.scale", "std", "none"), ("method.loss_normalisation", "trajectory", "token"),
+        ("method.loss_factor", 1.0, 0.5), ("method.kl_coefficient", 0.0, 0.001), ("method.kl_estimator", "k3", "k2"),
+        ("method.top_rule", "group_max", "success"), ("method.top_value", None, 1.0),
+        ("method.sft_rule", "improved", "solved"), ("method.sft_as_rl", False, True),
+        ("rollout.reflection_temperature", 0.7, 1.0), ("environment.bad_reply (webshop)", "continue", "end"),
+        ("environment.malformed_reward (webshop)", 0.0, -0.1), ("method.retry_from (math)", "pivot", "start"),
+    ]  # fmt: skip
 
 
 def test_the_command_prints_the_differences():

@@ -90,14 +90,8 @@ def test_the_figures_of_a_run_by_hand(store):
     assert (used[1].episodes, used[1].turns, used[1].tokens) == (12, 30, 2 * rows[0]["tokens"])
     best = found.summaries[0]
     assert (best.arm, best.seeds, best.start, best.final, best.area, best.steps, best.turns) == (
-        "R3L",
-        1,
-        0.0,
-        0.75,
-        0.375,
-        2,
-        30,
-    )
+        "R3L", 1, 0.0, 0.75, 0.375, 2, 30,
+    )  # fmt: skip
     assert (best.episodes, best.tokens) == (6, rows[0]["tokens"])
 
 

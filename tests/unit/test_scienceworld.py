@@ -31,39 +31,20 @@ needs_java = pytest.mark.skipif(
 
 # The paper's split (section Experimental Setup), written out: tasks of each type.
 TRAIN = {
-    "boil": 15,
-    "melt": 15,
-    "change-the-state-of-matter-of": 15,
-    "use-thermometer": 270,
-    "measure-melting-point-known-substance": 218,
-    "power-component": 10,
-    "test-conductivity": 450,
-    "find-living-thing": 150,
-    "find-plant": 150,
-    "grow-plant": 63,
-    "chemistry-mix": 16,
-    "chemistry-mix-paint-secondary-color": 18,
-    "lifespan-shortest-lived": 62,
-    "identify-life-stages-2": 5,
-    "inclined-plane-determine-angle": 84,
-    "inclined-plane-friction-named-surfaces": 693,
+    "boil": 15, "melt": 15, "change-the-state-of-matter-of": 15, "use-thermometer": 270,
+    "measure-melting-point-known-substance": 218, "power-component": 10, "test-conductivity": 450,
+    "find-living-thing": 150, "find-plant": 150, "grow-plant": 63, "chemistry-mix": 16,
+    "chemistry-mix-paint-secondary-color": 18, "lifespan-shortest-lived": 62, "identify-life-stages-2": 5,
+    "inclined-plane-determine-angle": 84, "inclined-plane-friction-named-surfaces": 693,
     "mendelian-genetics-known-plant": 60,
-}
+}  # fmt: skip
 TEST = {
-    "freeze": 15,
-    "measure-melting-point-unknown-substance": 150,
-    "power-component-renewable-vs-nonrenewable-energy": 10,
-    "test-conductivity-of-unknown-substances": 300,
-    "find-non-living-thing": 150,
-    "find-animal": 150,
-    "grow-fruit": 63,
-    "chemistry-mix-paint-tertiary-color": 18,
-    "lifespan-longest-lived": 62,
-    "lifespan-longest-lived-then-shortest-lived": 62,
-    "identify-life-stages-1": 7,
-    "inclined-plane-friction-unnamed-surfaces": 81,
-    "mendelian-genetics-unknown-plant": 240,
-}
+    "freeze": 15, "measure-melting-point-unknown-substance": 150,
+    "power-component-renewable-vs-nonrenewable-energy": 10, "test-conductivity-of-unknown-substances": 300,
+    "find-non-living-thing": 150, "find-animal": 150, "grow-fruit": 63, "chemistry-mix-paint-tertiary-color": 18,
+    "lifespan-longest-lived": 62, "lifespan-longest-lived-then-shortest-lived": 62, "identify-life-stages-1": 7,
+    "inclined-plane-friction-unnamed-surfaces": 81, "mendelian-genetics-unknown-plant": 240,
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

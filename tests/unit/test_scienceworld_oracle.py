@@ -47,14 +47,8 @@ def test_verdicts_on_the_simulator_are_right():
     assert (lost.pivot, lost.why) == (2, "lost")
     boil = Task(0, 0, "t", "scienceworld", "train", "boil", json.dumps({"type": "boil", "variation": 0}), 0)
     filling = [
-        "go to kitchen",
-        "open cupboard",
-        "pick up metal pot",
-        "move metal pot to sink",
-        "activate sink",
-        "deactivate sink",
-        "pick up metal pot",
-        "focus on substance in metal pot",
-    ]
+        "go to kitchen", "open cupboard", "pick up metal pot", "move metal pot to sink", "activate sink",
+        "deactivate sink", "pick up metal pot", "focus on substance in metal pot",
+    ]  # fmt: skip
     stalled = world.oracle_pivot(boil, [*filling, "look around", "wait1", "look around"], [])
     assert (stalled.pivot, stalled.why) == (8, "stalled")

@@ -30,22 +30,11 @@ from r3l.store.digests import fingerprint
 SAMPLED = "base reflections retries continuations"
 # Which stages' fingerprints a changed setting changes, by section; the settings that differ from their section below.
 OF_SECTION = {
-    "seed": " ".join(STAGES),
-    "environment": f"tasks oracle_pivots evaluations {SAMPLED}",
-    "engine": f"evaluations {SAMPLED}",
-    "policy": f"updates evaluations {SAMPLED}",
-    "rollout": SAMPLED,
-    "method": "credit training_rows",
-    "training": "updates",
-    "evaluation": "evaluations",
-    "placement": "",
-    "tracking": "",
-    "store": "",
-    "run": "",
-    "change": "",
-    "branch": "",
-    "iteration": "",
-}
+    "seed": " ".join(STAGES), "environment": f"tasks oracle_pivots evaluations {SAMPLED}",
+    "engine": f"evaluations {SAMPLED}", "policy": f"updates evaluations {SAMPLED}", "rollout": SAMPLED,
+    "method": "credit training_rows", "training": "updates", "evaluation": "evaluations", "placement": "",
+    "tracking": "", "store": "", "run": "", "change": "", "branch": "", "iteration": "",
+}  # fmt: skip
 PLANNED = "credit training_rows reflections retries"
 
 

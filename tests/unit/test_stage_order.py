@@ -56,13 +56,8 @@ def submitted(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_round_reads_its_own_reflection_and_the_stitches_of_all_rounds_before(submitted):
     assert submitted == [
-        "base(tasks)",
-        "reflections0(base)",
-        "retries0(base reflections0)",
-        "distilled0(base retries0)",
-        "reflections1(base distilled0)",
-        "retries1(base distilled0 reflections1)",
-        "distilled1(base distilled0 retries1)",
-        "credit(base retries0 retries1 distilled0 distilled1)",
+        "base(tasks)", "reflections0(base)", "retries0(base reflections0)", "distilled0(base retries0)",
+        "reflections1(base distilled0)", "retries1(base distilled0 reflections1)",
+        "distilled1(base distilled0 retries1)", "credit(base retries0 retries1 distilled0 distilled1)",
         "training_rows(base reflections0 reflections1 retries0 retries1 distilled0 distilled1 credit)",
-    ]
+    ]  # fmt: skip

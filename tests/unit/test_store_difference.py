@@ -67,15 +67,9 @@ def test_a_changed_replay_says_what_changed(store):
     ]
     assert found.advantages == {"changed": 2, "members": 6, "largest": 4.0, "mean": 1.0, "turned": 1}
     assert found.rows == {
-        "only_a": [dropped.row_id],
-        "only_b": ["more"],
-        "both": 4,
-        "other_tokens": 0,
-        "other_weights": 1,
-        "other_advantage": 0,
-        "trained_a": 20,
-        "trained_b": 20 - 4 - 2 + 6,
-    }
+        "only_a": [dropped.row_id], "only_b": ["more"], "both": 4, "other_tokens": 0, "other_weights": 1,
+        "other_advantage": 0, "trained_a": 20, "trained_b": 20 - 4 - 2 + 6,
+    }  # fmt: skip
     figures = {row["name"]: (row["a"], row["b"]) for row in found.figures}
     assert "trained_tokens" not in figures
     assert "loss" not in figures  # of a stage that the branch doesn't have

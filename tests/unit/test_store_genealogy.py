@@ -23,28 +23,13 @@ def store(tmp_path_factory) -> Store:
 def test_a_distilled_trajectory_back_to_its_task_and_forward_to_the_step(store):
     line = why(store, "demo", WON).line
     expected = {
-        "task_id": "t0",
-        "environment": "household",
-        "base_id": BASE,
-        "base_reward": 0.0,
-        "reflection_id": f"{BASE}/reflection=0",
-        "outcome": "failure",
-        "suggestion": "Clean the thing before you place it.",
-        "pivot_turn": 1,
-        "shared_turns": 1,
-        "retry_id": "iteration=0/task=0/retry=0",
-        "rule": "top",
-        "advantage": 3.0,
-        "mask_turn": 1,
-        "row_id": f"{WON}/row",
-        "role": "explore",
-        "trained_tokens": 4,
-        "weight": 1.0,
-        "step": 1,
-        "parent_policy": "p0",
-        "written_policy": "p1",
-        "events": None,
-    }
+        "task_id": "t0", "environment": "household", "base_id": BASE, "base_reward": 0.0,
+        "reflection_id": f"{BASE}/reflection=0", "outcome": "failure",
+        "suggestion": "Clean the thing before you place it.", "pivot_turn": 1, "shared_turns": 1,
+        "retry_id": "iteration=0/task=0/retry=0", "rule": "top", "advantage": 3.0, "mask_turn": 1,
+        "row_id": f"{WON}/row", "role": "explore", "trained_tokens": 4, "weight": 1.0, "step": 1, "parent_policy": "p0",
+        "written_policy": "p1", "events": None,
+    }  # fmt: skip
     assert {name: line[name] for name in expected} == expected
 
 

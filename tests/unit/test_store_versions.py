@@ -30,19 +30,12 @@ EVALUATED = Path(__file__).parents[1] / "golden" / "store_evaluation_v3"
 # sha256 of each stage's columns, by its version. A change of columns without a new version makes stored runs
 # unreadable.
 PINNED = {
-    ("tasks", 1): "aad17db4a54936d3",
-    ("base", 6): "dd10252655c428ea",
-    ("oracle_pivots", 1): "92bc1bd6d4a72d77",
-    ("reflections", 3): "b55540b9e7b88032",
-    ("retries", 6): "dd10252655c428ea",
-    ("distilled", 6): "dd10252655c428ea",
-    ("continuations", 6): "dd10252655c428ea",
-    ("credit", 3): "cd209e1f8c2960aa",
-    ("training_rows", 2): "19f5aec602904e5d",
-    ("replay", 2): "1cfe65f85161a080",
-    ("updates", 6): "4459ab60edbced49",
+    ("tasks", 1): "aad17db4a54936d3", ("base", 6): "dd10252655c428ea", ("oracle_pivots", 1): "92bc1bd6d4a72d77",
+    ("reflections", 3): "b55540b9e7b88032", ("retries", 6): "dd10252655c428ea", ("distilled", 6): "dd10252655c428ea",
+    ("continuations", 6): "dd10252655c428ea", ("credit", 3): "cd209e1f8c2960aa",
+    ("training_rows", 2): "19f5aec602904e5d", ("replay", 2): "1cfe65f85161a080", ("updates", 6): "4459ab60edbced49",
     ("evaluations", 6): "baca33f97fd96230",
-}
+}  # fmt: skip
 
 
 @pytest.fixture

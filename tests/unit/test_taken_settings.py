@@ -13,16 +13,11 @@ from r3l.records import SamplingPlan
 
 def test_every_limit_of_an_episode_is_a_setting():
     changed = {
-        "environment.max_turns": 7,
-        "environment.reply_tokens": 33,
-        "environment.bad_reply": "end",
-        "environment.malformed_reward": -0.1,
-        "rollout.temperature": 0.9,
-        "rollout.reflection_temperature": 0.3,
-        "rollout.reflection_tokens": 55,
-        "rollout.structured_reflections": True,
+        "environment.max_turns": 7, "environment.reply_tokens": 33, "environment.bad_reply": "end",
+        "environment.malformed_reward": -0.1, "rollout.temperature": 0.9, "rollout.reflection_temperature": 0.3,
+        "rollout.reflection_tokens": 55, "rollout.structured_reflections": True,
         "rollout.reflection_context": "continued",
-    }
+    }  # fmt: skip
     found = limits(compose(environment="household", assignments=[f"{name}={value}" for name, value in changed.items()]))
     assert asdict(found) == {name.partition(".")[2]: value for name, value in changed.items()}
     assert len(changed) == len(fields(Limits))

@@ -83,14 +83,9 @@ def test_reweighing_agrees_with_rlsd_and_serl_on_random_numbers():
         own, teacher = -rng.exponential(size=(2, 50))
         mix, clip = rng.uniform(), rng.uniform(0.05, 0.5)
         ours = taught_advantage(
-            float(advantage),
-            torch.tensor(own),
-            torch.tensor(teacher),
-            rule="reweigh",
-            mix=mix,
-            low=1 - clip,
+            float(advantage), torch.tensor(own), torch.tensor(teacher), rule="reweigh", mix=mix, low=1 - clip,
             high=1 + clip,
-        )
+        )  # fmt: skip
         rlsd = advantage * ((1 - mix) + mix * np.clip(np.exp(np.sign(advantage) * (teacher - own)), 1 - clip, 1 + clip))
         ratio = np.clip(np.exp(np.clip(np.sign(np.full(50, advantage)) * (teacher - own), -20, 20)), 1 - clip, 1 + clip)
         assert ours.numpy() == pytest.approx(rlsd, rel=1e-12)

@@ -71,14 +71,9 @@ def test_the_live_panel_and_the_result_show_names_as_they_are():
     out = io.StringIO()
     console = CleanConsole(file=out, width=300)
     summary = {
-        "run": HOSTILE,
-        "iteration": 0,
-        "store": HOSTILE,
-        "stages": {HOSTILE: 1.0},
-        "trackers": {"t": HOSTILE},
-        "no_step": HOSTILE,
-        "branch": "",
-    }
+        "run": HOSTILE, "iteration": 0, "store": HOSTILE, "stages": {HOSTILE: 1.0}, "trackers": {"t": HOSTILE},
+        "no_step": HOSTILE, "branch": "",
+    }  # fmt: skip
     result(console, summary)
     assert times_shown(out.getvalue()) == 5 + 2 * len(
         OF_BASES

@@ -18,15 +18,10 @@ NAMES = ("find", "lose")
 @pytest.mark.parametrize(
     ("text", "rest"),
     [
-        ("a", "a"),
-        ("<think>a</think>b", "b"),
-        ("<think>a</think>b<think>c</think>d", "d"),
-        ("a</think>b", "b"),
-        ("<think>a</think>b<think>c", "b"),
-        ("<think>a", ""),
-        ("", ""),
+        ("a", "a"), ("<think>a</think>b", "b"), ("<think>a</think>b<think>c</think>d", "d"), ("a</think>b", "b"),
+        ("<think>a</think>b<think>c", "b"), ("<think>a", ""), ("", ""),
     ],
-)
+)  # fmt: skip
 def test_what_stands_after_the_last_thought(text, rest):
     assert after_thought(text) == rest
 

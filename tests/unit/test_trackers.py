@@ -10,15 +10,9 @@ from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 
 WANTED = {
-    "base_reward": 0.25,
-    "retry_improvement": 0.5,
-    "reward_gain": 0.5,
-    "pivot_mean": 1.5,
-    "mixed_groups": 1.0,
-    "trained_tokens": 20.0,
-    "entropy": 2.0,
-    "grad_norm": 1.5,
-}
+    "base_reward": 0.25, "retry_improvement": 0.5, "reward_gain": 0.5, "pivot_mean": 1.5, "mixed_groups": 1.0,
+    "trained_tokens": 20.0, "entropy": 2.0, "grad_norm": 1.5,
+}  # fmt: skip
 
 
 @pytest.fixture

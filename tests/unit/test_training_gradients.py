@@ -207,19 +207,13 @@ def test_lora_gradients_on_the_trie_agree_with_separate_sequences(targets: list[
 @pytest.mark.parametrize(
     "training",
     [
-        {"micro_batch_tokens": 64},
-        {"logits_chunk": 16},
-        {"checkpoint_segments": True},
-        {"layout": "padded"},
-        {"layout": "packed"},
-        {"layout": "padded", "micro_batch_tokens": 64},
-        {"layout": "packed", "micro_batch_tokens": 64},
-        {"layout": "packed", "checkpoint_segments": True},
-        {"layout_of": "cuda"},
-        {"layout_of": "cuda", "micro_batch_tokens": 64},
+        {"micro_batch_tokens": 64}, {"logits_chunk": 16}, {"checkpoint_segments": True}, {"layout": "padded"},
+        {"layout": "packed"}, {"layout": "padded", "micro_batch_tokens": 64},
+        {"layout": "packed", "micro_batch_tokens": 64}, {"layout": "packed", "checkpoint_segments": True},
+        {"layout_of": "cuda"}, {"layout_of": "cuda", "micro_batch_tokens": 64},
         {"layout_of": "cuda", "checkpoint_segments": True},
     ],
-)
+)  # fmt: skip
 def test_limits_and_layouts_change_nothing(training: dict[str, Any], tmp_path: Any) -> None:
     records = [one for seed in range(4) for one in group(seed, f"g{seed}")]
     assert compare(records, tmp_path, **training) <= 1e-6

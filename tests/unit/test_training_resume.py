@@ -178,17 +178,12 @@ def test_another_state_than_the_job_names_is_neither_loaded_nor_copied(tmp_path:
         changed.write_bytes(spoiled)
         job = Job.model_validate(
             {
-                "rows": [write_rows(tmp_path / "rows.parquet", records)],
-                "groups": 1,
-                "out": str(tmp_path / "out"),
-                "step": 2,
-                "policy": {"path": str(first / "policy"), "digest": "d"},
-                "policies": {"start": str(tmp_path / "start")},
-                "optimiser": str(state),
-                "optimiser_digest": digest,
+                "rows": [write_rows(tmp_path / "rows.parquet", records)], "groups": 1, "out": str(tmp_path / "out"),
+                "step": 2, "policy": {"path": str(first / "policy"), "digest": "d"},
+                "policies": {"start": str(tmp_path / "start")}, "optimiser": str(state), "optimiser_digest": digest,
                 "training": {"device": "cpu"},
             }
-        )
+        )  # fmt: skip
         if refused:
             with pytest.raises(
                 TrainingError, match=rf"optimizer: holds [0-9a-f]{{16}}, expected {digest}; take the update"

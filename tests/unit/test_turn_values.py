@@ -79,15 +79,9 @@ def test_the_household_tells_how_far_a_turn_came():
 
 def continuation(of, turn, number, reward, status="completed"):
     return trajectory(
-        f"base={of}/from={turn}/continuation={number}",
-        "continuation",
-        number,
-        reward=reward,
-        status=status,
-        base_id=base(of).trajectory_id,
-        parent_id=base(of).trajectory_id,
-        pivot_turn=turn,
-    )
+        f"base={of}/from={turn}/continuation={number}", "continuation", number, reward=reward, status=status,
+        base_id=base(of).trajectory_id, parent_id=base(of).trajectory_id, pivot_turn=turn,
+    )  # fmt: skip
 
 
 def test_vineppo_agrees_with_a_calculation_by_hand():

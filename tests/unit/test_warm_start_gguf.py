@@ -15,17 +15,9 @@ from tests.unit.engine_policies import SHAPE, plain_model, tiny_policy
 
 gguf = pytest.importorskip("gguf")
 TOKENS = [
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "h",
-    "i",
-    "1",
-    "Ġ",
-    "Ċ",
-    "hi",
+    "<|endoftext|>", "<|im_start|>", "<|im_end|>", "h", "i", "1", "Ġ", "Ċ", "hi",
     *(f"t{number}" for number in range(88)),
-]
+]  # fmt: skip
 
 
 def rows_as_gguf(weight: torch.Tensor, heads: int) -> torch.Tensor:

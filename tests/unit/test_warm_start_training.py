@@ -54,14 +54,9 @@ def demonstration(pivot: int) -> Demonstration:
         DemoTurn("End is near.", reply_text("yes.", "inventory"), "inventory", False),
     ]
     return Demonstration(
-        Errand("pick_and_place_simple", "mug", "shelf"),
-        turns,
-        "The end.",
-        False,
-        report("Seen. Turn 2 did not do it.", "c", "failure", "s", pivot),
-        retry,
-        True,
-    )
+        Errand("pick_and_place_simple", "mug", "shelf"), turns, "The end.", False,
+        report("Seen. Turn 2 did not do it.", "c", "failure", "s", pivot), retry, True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(

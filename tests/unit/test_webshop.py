@@ -20,32 +20,16 @@ from r3l.records import Task
 
 GOLDEN = Path(__file__).parents[1] / "golden/webshop"
 MUG = Product(
-    asin="B00000MUG1",
-    title="Alora Leak Proof Mug, Gift Idea",
-    category="garden",
-    query="mugs",
-    product_category="Home › Kitchen › Mugs",
-    description="The mug by Alora <3 & more.",
-    bullets=("Dishwasher safe.", 'Holds 12" of tea.'),
-    price=14.5,
-    price_text="$14.5",
-    attributes=("leak proof", "dishwasher safe"),
-    options={"color": ("black", "wine red"), "size": ('12"', "small")},
-    rating="4.5",
-    reviews=(Review("Fine", "4", "It's a mug."), Review("", "2", "")),
-)
+    asin="B00000MUG1", title="Alora Leak Proof Mug, Gift Idea", category="garden", query="mugs",
+    product_category="Home › Kitchen › Mugs", description="The mug by Alora <3 & more.",
+    bullets=("Dishwasher safe.", 'Holds 12" of tea.'), price=14.5, price_text="$14.5",
+    attributes=("leak proof", "dishwasher safe"), options={"color": ("black", "wine red"), "size": ('12"', "small")},
+    rating="4.5", reviews=(Review("Fine", "4", "It's a mug."), Review("", "2", "")),
+)  # fmt: skip
 CUP = Product(
-    asin="B00000CUP2",
-    title="Beren Cup",
-    category="garden",
-    query="cups",
-    product_category="Home › Kitchen › Cups",
-    description="",
-    bullets=("A mug for less.",),
-    price=30.0,
-    price_text="$25.0 to $35.0",
-    attributes=("DUMMY_ATTR",),
-)
+    asin="B00000CUP2", title="Beren Cup", category="garden", query="cups", product_category="Home › Kitchen › Cups",
+    description="", bullets=("A mug for less.",), price=30.0, price_text="$25.0 to $35.0", attributes=("DUMMY_ATTR",),
+)  # fmt: skip
 LAMP = replace(CUP, query="lamps", product_category="Home › Lamps", bullets=("Light.",), price=5.0, price_text="$5.0")
 MANY = [replace(LAMP, asin=f"B0000LAMP{n}", title=f"Lamp {n}") for n in "ABCDEFGHIJK"]
 GOAL = Goal(
@@ -84,18 +68,9 @@ def test_a_product_without_reviews_has_a_page_with_nothing_on_it(play):
 
 
 PURCHASE = (
-    SEARCH,
-    OPEN,
-    "click[wine red]",
-    "click[Features]",
-    "click[< Prev]",
-    'click[12"]',
-    "click[description]",
-    "click[< prev]",
-    "click[Reviews]",
-    "click[< Prev]",
-    "click[Buy Now]",
-)
+    SEARCH, OPEN, "click[wine red]", "click[Features]", "click[< Prev]", 'click[12"]', "click[description]",
+    "click[< prev]", "click[Reviews]", "click[< Prev]", "click[Buy Now]",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("mode", ["rich", "plain"])
@@ -164,18 +139,10 @@ def test_the_page_of_results_is_kept_while_an_item_is_open(play):
 @pytest.mark.parametrize(
     "action",
     [
-        "",
-        "mug",
-        "search[]",
-        "look around",
-        "click[B00000MUG1]",
-        "click[Search]",
-        "click[]",
-        "Click[Next >]",
-        "buy[mug]",
-        "click[next]",
+        "", "mug", "search[]", "look around", "click[B00000MUG1]", "click[Search]", "click[]", "Click[Next >]",
+        "buy[mug]", "click[next]",
     ],
-)
+)  # fmt: skip
 def test_what_can_not_be_done_shows_the_same_page_again(play, action):
     environment, texts, steps = play(action)
     assert not steps[0].accepted

@@ -15,18 +15,11 @@ from r3l.environments.webshop.world import WebShopWorld
 from r3l.errors import WorldError
 
 SHAMPOO = Product(
-    asin="B000000001",
-    title="Alora Tea Tree Shampoo",
-    category="beauty",
-    query="shampoos",
-    product_category="Beauty › Hair Care › Shampoo",
-    description="Made with natural ingredients.",
-    bullets=("With essential oils.",),
-    price=18.5,
-    price_text="$18.5",
-    attributes=("tea tree", "paraben free"),
+    asin="B000000001", title="Alora Tea Tree Shampoo", category="beauty", query="shampoos",
+    product_category="Beauty › Hair Care › Shampoo", description="Made with natural ingredients.",
+    bullets=("With essential oils.",), price=18.5, price_text="$18.5", attributes=("tea tree", "paraben free"),
     options={"scent": ("rose", "mint"), "size": ("8 ounce", "1l")},
-)
+)  # fmt: skip
 GOAL = Goal(
     SHAMPOO,
     "Find me ...",

@@ -48,36 +48,18 @@ def test_documents_of_equal_score_are_sorted_by_id():
 def test_lengths_as_one_byte_keeps_them():
     """Below 40 exact; from 40 on in steps of 2 (40, 42, ... 54), of 4 (56, ... 84), of 8, doubling."""
     assert [kept_length(n) for n in (0, 7, 39, 40, 41, 55, 56, 59, 87, 88, 95, 1000)] == [
-        0,
-        7,
-        39,
-        40,
-        40,
-        54,
-        56,
-        56,
-        84,
-        88,
-        88,
-        984,
-    ]
+        0, 7, 39, 40, 40, 54, 56, 56, 84, 88, 88, 984,
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
-        ("caresses", "caress"),
-        ("ponies", "poni"),
-        ("relational", "relat"),
-        ("hopping", "hop"),
-        ("technologies", "technolog"),
-        ("biology", "biologi"),
-        ("possibly", "possibl"),
-        ("doubly", "doubli"),
-        ("trekking", "trek"),
-        ("as", "as"),
+        ("caresses", "caress"), ("ponies", "poni"), ("relational", "relat"), ("hopping", "hop"),
+        ("technologies", "technolog"), ("biology", "biologi"), ("possibly", "possibl"), ("doubly", "doubli"),
+        ("trekking", "trek"), ("as", "as"),
     ],
-)
+)  # fmt: skip
 def test_stems_are_those_of_porters_program(word, expected):
     """The stems of Porter's own program, which differ from the published algorithm in the second half of the list."""
     assert stem(word) == expected

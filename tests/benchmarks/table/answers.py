@@ -142,14 +142,6 @@ def bad_replies(tables: Tables) -> Answer:
 
 
 ANSWERS: dict[str, Callable[[Tables], Answer]] = {
-    "02": pivots_that_paid_off,
-    "03": reflections_and_their_worth,
-    "04": why_no_retry,
-    "05": mixed_groups,
-    "07": reasons,
-    "08": task_types,
-    "10": signs_of_credit,
-    "11": tokens_with_weight,
-    "13": endings,
-    "14": bad_replies,
-}
+    "02": pivots_that_paid_off, "03": reflections_and_their_worth, "04": why_no_retry, "05": mixed_groups,
+    "07": reasons, "08": task_types, "10": signs_of_credit, "11": tokens_with_weight, "13": endings, "14": bad_replies,
+}  # fmt: skip

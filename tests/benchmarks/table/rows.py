@@ -239,19 +239,10 @@ def runs(quick: bool) -> list[Found]:
 
 
 ROWS: dict[str, Callable[[bool], list[Found]]] = {
-    "update": update,
-    "sampling": sampling,
-    "invariance": invariance,
-    "store": store,
-    "alfworld": alfworld,
-    "scienceworld": scienceworld,
-    "webshop": webshop,
-    "orchestration": orchestration,
-    "tokens": tokens,
-    "trajectories": trajectories,
-    "iterations": iterations,
-    "runs": runs,
-}
+    "update": update, "sampling": sampling, "invariance": invariance, "store": store, "alfworld": alfworld,
+    "scienceworld": scienceworld, "webshop": webshop, "orchestration": orchestration, "tokens": tokens,
+    "trajectories": trajectories, "iterations": iterations, "runs": runs,
+}  # fmt: skip
 ALL_CORES = (
     "orchestration",
 )  # as a user runs it; the others on one thread, whose seconds a busy machine changes least
