@@ -56,20 +56,6 @@ def test_help_names_every_machine_and_gpu():
         assert sorted(re.split(", | or ", re.split("[:;]", listed)[1].strip())) == sorted(names)
 
 
-def test_the_cluster_page_counts_the_pods_of_the_manifests():
-    def pods(path: str, bound: str) -> str:
-        return re.search(rf"{bound}Replicas(?:, value)?: (\d+)", (ROOT / "infra" / "k8s" / path).read_text())[1]
-
-    few, one, many = "base/environments.yaml", "one-gpu/kustomization.yaml", "many-gpu/kustomization.yaml"
-    counts = [
-        (pods(few, "min"), pods(few, "max")),
-        (pods(many, "min"), pods(many, "max")),
-        (pods(few, "min"), pods(one, "max")),
-    ]
-    told = "{} to {} pods by their processors' load (`many-gpu` {} to {}, `one-gpu` {} to {})"
-    assert told.format(*(count for pair in counts for count in pair)) in (ROOT / "infra" / "README.md").read_text()
-
-
 def test_the_joins_have_answers(monkeypatch):
     monkeypatch.chdir(ROOT)
     app = cli.app_of(["sql"])

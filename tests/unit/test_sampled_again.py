@@ -94,6 +94,8 @@ def answering(monkeypatch: pytest.MonkeyPatch) -> Callable[[Change], None]:
 
     def answer(change: Change) -> None:
         def start(bench: SamplingBench) -> Explorer:
+            one_worker = bench.config.environment.model_copy(update={"workers": 1})
+            bench.config = bench.config.model_copy(update={"environment": one_worker})
             explorer = Bench._start(bench)
             return replace(explorer, engine=Other(explorer.engine, change))
 
