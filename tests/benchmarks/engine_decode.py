@@ -100,14 +100,10 @@ SHAPES: dict[str, dict[str, Any]] = {
         "num_attention_heads": 4,
     },
     "smollm2": {
-        "vocab_size": 49152,
-        "hidden_size": 576,
-        "intermediate_size": 1536,
-        "num_hidden_layers": 30,
-        "num_attention_heads": 9,
-        "num_key_value_heads": 3,
+        "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30,
+        "num_attention_heads": 9, "num_key_value_heads": 3,
     },
-}
+}  # fmt: skip
 
 
 def random_policy(shape: str) -> str:
@@ -199,13 +195,9 @@ def generate_side(model: Any, prompts: list[list[int]]) -> Side:
     def run(count: int, start: int) -> None:
         batch = torch.tensor(started_at(start, prompts))
         model.generate(
-            batch,
-            attention_mask=torch.ones_like(batch),
-            min_new_tokens=count,
-            max_new_tokens=count,
-            do_sample=True,
+            batch, attention_mask=torch.ones_like(batch), min_new_tokens=count, max_new_tokens=count, do_sample=True,
             pad_token_id=0,
-        )
+        )  # fmt: skip
 
     return Side(run, time.process_time)
 

@@ -119,14 +119,10 @@ def measured(trajectories: int, per_shard: int) -> dict[str, Any]:
         return asked(
             store,
             {
-                "seconds": time.monotonic() - began,
-                "processor": time.process_time() - worked,
-                "task runs": runs,
-                "shards": -(-many // per_shard),
-                "MB before": before,
-                "MB by shards done": sampled(memory.seen),
+                "seconds": time.monotonic() - began, "processor": time.process_time() - worked, "task runs": runs,
+                "shards": -(-many // per_shard), "MB before": before, "MB by shards done": sampled(memory.seen),
             },
-        )
+        )  # fmt: skip
 
 
 def sampled(seen: dict[int, int]) -> dict[int, int]:

@@ -60,13 +60,9 @@ def padded(rows: list[UpdateRow], prompt: int) -> dict[str, torch.Tensor]:
         trained[i, row.positions - prompt] = 1
     prompts = np.stack([row.token_ids[:prompt] for row in rows]).astype(np.int64)
     arrays = {
-        "prompt_ids": prompts,
-        "prompt_mask": np.ones_like(prompts),
-        "completion_ids": ids,
-        "completion_mask": mask,
-        "tool_mask": trained,
-        "num_items_in_batch": np.array(trained.sum()),
-    }
+        "prompt_ids": prompts, "prompt_mask": np.ones_like(prompts), "completion_ids": ids, "completion_mask": mask,
+        "tool_mask": trained, "num_items_in_batch": np.array(trained.sum()),
+    }  # fmt: skip
     return {name: torch.from_numpy(array) for name, array in arrays.items()} | {
         "advantages": torch.tensor([row.advantage for row in rows], dtype=torch.float32)
     }

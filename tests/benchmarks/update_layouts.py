@@ -63,14 +63,10 @@ def make_decoder(width: int, device: str = "cpu", liger: bool = False) -> Any:
 
     torch.manual_seed(0)
     config = LlamaConfig(
-        hidden_size=width,
-        intermediate_size=width * 11 // 4 // 32 * 32,
-        num_hidden_layers=LAYERS,
-        vocab_size=VOCABULARY,
-        num_attention_heads=max(4, width // 64),
-        num_key_value_heads=2,
+        hidden_size=width, intermediate_size=width * 11 // 4 // 32 * 32, num_hidden_layers=LAYERS,
+        vocab_size=VOCABULARY, num_attention_heads=max(4, width // 64), num_key_value_heads=2,
         max_position_embeddings=32768,
-    )
+    )  # fmt: skip
     model = LlamaForCausalLM(config).eval().to(device)
     if liger:
         from liger_kernel.transformers import _apply_liger_kernel_to_instance

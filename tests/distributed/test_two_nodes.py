@@ -44,14 +44,10 @@ def test_two_nodes_take_the_step_of_one(tmp_path):
     started = [
         subprocess.Popen(
             ["bash", str(ROOT / "infra" / "update_node.sh"), sys.executable, "-c", launcher],
-            env=shared | {"PET_NODE_RANK": rank},
-            cwd=ROOT,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
+            env=shared | {"PET_NODE_RANK": rank}, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )
         for rank in ("1", "0")
-    ]
+    ]  # fmt: skip
     said = [process.communicate(timeout=200) for process in started]
     assert [process.returncode for process in started] == [0, 0], said
     lines = [[json.loads(line)["event"] for line in out.splitlines() if line.startswith("{")] for out, _ in said]

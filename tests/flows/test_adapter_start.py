@@ -96,15 +96,12 @@ def test_servers_are_given_the_base_of_an_adapter_that_no_canary_compares(adapte
     assert loaded == ([later] if updated else [base, start])
 
 
-@pytest.mark.parametrize(
-    ("wrong", "said"),
-    [
-        ("policy.lora_rank=16", "adapter of rank 4; got policy.adapter=lora, policy.lora_rank=16; set .*lora_rank=4"),
-        ("policy.adapter=none", "got policy.adapter=none"),
-        ("placement.shards=workers", "other hosts can't start from"),
-        ("placement.update_deployment=r3l-update/update", "other hosts can't start from"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "said"), [
+    ("policy.lora_rank=16", "adapter of rank 4; got policy.adapter=lora, policy.lora_rank=16; set .*lora_rank=4"),
+    ("policy.adapter=none", "got policy.adapter=none"),
+    ("placement.shards=workers", "other hosts can't start from"),
+    ("placement.update_deployment=r3l-update/update", "other hosts can't start from"),
+])  # fmt: skip
 def test_what_does_not_go_with_an_adapter_is_said_before_the_run(adapter: Path, wrong: str, said: str) -> None:
     check_adapter(config(adapter), starting_policy(config(adapter)))
     with pytest.raises(ConfigError, match=said):

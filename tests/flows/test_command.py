@@ -62,15 +62,12 @@ def test_truncated_weights_are_refused(refused_at_once, tmp_path):
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize(
-    ("asked", "message"),
-    [
-        (["--iteration", "1", "--from", "credits"], "unknown stage 'credits': expected one of tasks, base"),
-        (["--iteration", "1", "--from", "updates", "--to", "credit"], "--from updates comes after --to credit"),
-        (["--iteration", "7"], "run sample: no iteration 7 in"),
-        (["--iteration", "1", "--set", "method.alpah=5"], "method.alpah: unknown setting"),
-    ],
-)
+@pytest.mark.parametrize(("asked", "message"), [
+    (["--iteration", "1", "--from", "credits"], "unknown stage 'credits': expected one of tasks, base"),
+    (["--iteration", "1", "--from", "updates", "--to", "credit"], "--from updates comes after --to credit"),
+    (["--iteration", "7"], "run sample: no iteration 7 in"),
+    (["--iteration", "1", "--set", "method.alpah=5"], "method.alpah: unknown setting"),
+])  # fmt: skip
 def test_an_impossible_replay_is_refused_at_once(refused_at_once, asked, message, tmp_path):
     shutil.copytree("data/sample_run", tmp_path / "store")
     before = sorted(tmp_path.rglob("*"))
@@ -96,15 +93,12 @@ def test_a_warm_start_that_no_recipe_makes_is_refused(refused, arguments):
     refused("expected alfworld with standard or latent, or the household", "warm-start", *arguments)
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ("--policy", "smollm2", "--environment", "household"),
-        ("--adapter", "lora", "--environment", "household"),
-        ("--policy", "smollm2", "--adapter", "lora"),
-        ("--policy", "smollm2", "--adapter", "lora", "--environment", "household", "--forgets", "1"),
-    ],
-)
+@pytest.mark.parametrize("arguments", [
+    ("--policy", "smollm2", "--environment", "household"),
+    ("--adapter", "lora", "--environment", "household"),
+    ("--policy", "smollm2", "--adapter", "lora"),
+    ("--policy", "smollm2", "--adapter", "lora", "--environment", "household", "--forgets", "1"),
+])  # fmt: skip
 def test_a_warm_start_of_a_pretrained_model_needs_model_adapter_and_household(refused, arguments):
     refused("expected --policy NAME --adapter lora --environment household", "warm-start", *arguments)
 

@@ -89,17 +89,12 @@ def test_a_broken_template_is_told_and_what_needs_one_is_not_asked(changed: Call
     assert found["weights"].verdict == Verdict.WORKS
 
 
-@pytest.mark.parametrize(
-    ("config", "check", "said"),
-    [
-        ({"auto_map": {"AutoModel": "code.Model"}}, "weights", "needs code of its own"),
-        ({"max_position_embeddings": 1024}, "context", "policy.context_tokens=4,096, made for 1,024"),
-        ({"vocab_size": 4}, "tokenizer", "the model has 4 rows"),
-    ],
-)
-def test_what_a_folder_says_of_itself(
-    changed: Callable[..., Path], config: dict[str, Any], check: str, said: str
-) -> None:
+@pytest.mark.parametrize(("config", "check", "said"), [
+    ({"auto_map": {"AutoModel": "code.Model"}}, "weights", "needs code of its own"),
+    ({"max_position_embeddings": 1024}, "context", "policy.context_tokens=4,096, made for 1,024"),
+    ({"vocab_size": 4}, "tokenizer", "the model has 4 rows"),
+])  # fmt: skip
+def test_what_a_folder_says_of_itself(changed, config, check, said):
     found = by_check(examine(config_of(changed(**config)), sampling=False))
     assert found[check].verdict == Verdict.FAILS
     assert said in found[check].seen
@@ -110,15 +105,12 @@ def test_a_missing_policy_fails_the_first_check() -> None:
     assert (only.check, only.verdict) == ("policy", Verdict.FAILS)
 
 
-@pytest.mark.parametrize(
-    ("family", "verdict", "said"),
-    [
-        ("qwen2.5", Verdict.WORKS, "the template knows none"),
-        ("smollm2", Verdict.WORKS, "the template knows none"),
-        ("qwen3", Verdict.NOTE, "drops it from earlier turns; the ids keep it"),
-        ("qwen3-plain", Verdict.NOTE, r"a reply opens with '<think>\n\n</think>\n\n'"),
-    ],
-)
+@pytest.mark.parametrize(("family", "verdict", "said"), [
+    ("qwen2.5", Verdict.WORKS, "the template knows none"),
+    ("smollm2", Verdict.WORKS, "the template knows none"),
+    ("qwen3", Verdict.NOTE, "drops it from earlier turns; the ids keep it"),
+    ("qwen3-plain", Verdict.NOTE, r"a reply opens with '<think>\n\n</think>\n\n'"),
+])  # fmt: skip
 def test_the_doctor_says_what_a_template_does_with_thinking(family: str, verdict: Verdict, said: str) -> None:
     template, thinking = FAMILIES[family]
     [found] = of.thinking(ChatFormat(family_tokenizer(template), thinking))

@@ -149,9 +149,7 @@ MATRIX = [
 
 
 @pytest.mark.parametrize(("stage", "way"), MATRIX)
-def test_what_was_under_way_is_no_row_and_the_next_start_plays_it(
-    halting, tmp_path, caplog, stage: str, way: str
-) -> None:
+def test_what_was_under_way_is_no_row_and_the_next_start_plays_it(halting, tmp_path, caplog, stage, way):
     config = small_config(tmp_path, iteration=0)
     halting(stage, WAYS[way])
     state = ended(config, caplog)
@@ -195,9 +193,7 @@ def failing(halting: Any, monkeypatch: pytest.MonkeyPatch, *broken: str) -> None
     )
 
 
-def test_too_many_failed_attempts_fail_the_stage_with_their_count_and_the_first_reason(
-    halting, monkeypatch, tmp_path
-) -> None:
+def test_too_many_failed_attempts_fail_the_stage_with_their_count_and_the_first_reason(halting, monkeypatch, tmp_path):
     """Two shards of two bases each. One attempt of four is 25 %."""
     failing(halting, monkeypatch, "task=1/base=1")
     config = small_config(tmp_path, "training.processes=0", iteration=0)

@@ -126,9 +126,7 @@ def and_again(config: Config, store: Store, server: Served) -> None:
 
 @pytest.mark.parametrize("stage", STAGES)
 @pytest.mark.parametrize("way", ["Ctrl-C", "SIGTERM", "SIGHUP", "cancel"])
-def test_a_run_in_a_terminal_ends_cleanly_when_interrupted(
-    server: Served, player: Halting, tmp_path: Path, stage: str, way: str
-) -> None:
+def test_a_run_in_a_terminal_ends_cleanly_when_interrupted(server, player, tmp_path, stage, way):
     known = {run["id"] for run in server.asked("flow_runs")}
     config = config_of(tmp_path, player.url)
     with subprocess.Popen(
@@ -176,9 +174,7 @@ def test_sampling_servers_that_go_away(server: Served, player: Halting, tmp_path
 
 
 @pytest.mark.parametrize("stage", STAGES)
-def test_a_deployed_run_ends_cleanly_when_cancelled_in_the_ui(
-    server: Served, player: Halting, tmp_path: Path, stage: str
-) -> None:
+def test_a_deployed_run_ends_cleanly_when_cancelled_in_the_ui(server, player, tmp_path, stage):
     known = {run["id"] for run in server.asked("flow_runs")}
     config = config_of(tmp_path, player.url)
     parameters = json.dumps({"config": json.loads(config.model_dump_json())})

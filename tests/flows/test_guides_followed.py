@@ -38,13 +38,9 @@ class Place:
 
     def end(self, commands: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
-            ["bash", "-ec", commands],
-            cwd=self.folder,
-            env=self.environment,
-            capture_output=True,
-            text=True,
+            ["bash", "-ec", commands], cwd=self.folder, env=self.environment, capture_output=True, text=True,
             check=False,
-        )
+        )  # fmt: skip
 
     def rows(self, run: str, question: str) -> list[dict[str, object]]:
         said = self.follow(f'.venv/bin/r3l sql "{question}" --run {run} --json')

@@ -1,8 +1,6 @@
 """Iterations with every table, lock and policy in an S3-speaking server: one machine begins a run, others go on with
 it."""
 
-from pathlib import Path
-
 import pytest
 
 from flows.replay import replay
@@ -21,9 +19,7 @@ STAGES = "SELECT branch, stage, shard, digest, committed_at FROM stages WHERE br
 
 
 @pytest.mark.slow
-def test_one_machine_begins_a_run_and_others_go_on(
-    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_machine_begins_a_run_and_others_go_on(endpoint, tmp_path, monkeypatch):
     root = make_bucket(endpoint, "iterations", tmp_path / "one", monkeypatch)
     config = two_tasks(root, tmp_path, "training.learning_rate=0.01")
     iteration(config, Store.open(root), 0)
@@ -54,9 +50,7 @@ def test_one_machine_begins_a_run_and_others_go_on(
     )  # tables are read from there
 
 
-def test_two_machines_do_not_write_one_iteration(
-    endpoint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_machines_do_not_write_one_iteration(endpoint, tmp_path, monkeypatch):
     root = make_bucket(endpoint, "locked", tmp_path / "one", monkeypatch)
     config = two_tasks(root, tmp_path)
     with Store.open(root).writer_lock("demo", "", 0), pytest.raises(StoreError, match="held by"):

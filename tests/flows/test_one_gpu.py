@@ -32,9 +32,7 @@ SMALL = (
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
-def test_it_samples_sleeps_for_the_update_and_samples_from_the_new_policy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_samples_sleeps_for_the_update_and_samples_from_the_new_policy(tmp_path, monkeypatch):
     monkeypatch.setenv("R3L_VLLM_PYTHON", str(environment(tmp_path / "vllm")))
     monkeypatch.setenv("VLLM_STAND_IN", "embedded")
     given = [*SMALL, "engine.sleep=2", f"store.root={tmp_path / 'runs'}"]

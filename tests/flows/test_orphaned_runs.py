@@ -117,9 +117,7 @@ def test_no_server_is_started_beside_one_that_is_named(tied: ModuleType, monkeyp
 @pytest.mark.parametrize(
     ("status", "message"), [(None, "does not answer after 0.3 s"), (3, "ended with exit code 3 while it started")]
 )
-def test_a_server_that_does_not_start_ends_the_command_with_what_to_do(
-    tied: ModuleType, monkeypatch: pytest.MonkeyPatch, status: int | None, message: str
-) -> None:
+def test_a_server_that_does_not_start_ends_the_command_with_what_to_do(tied, monkeypatch, status, message):
     monkeypatch.setenv(tied.STARTUP_TIMEOUT, "0.3")
     tied.begin()
     tied._server.process.poll = lambda: status

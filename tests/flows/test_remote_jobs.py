@@ -87,13 +87,9 @@ def test_a_crashed_host_s_job_is_sent_again_and_a_lost_one_counts_as_crashed(mon
 
 def test_hosts_are_lost_so_often_and_no_more(monkeypatch, files):
     pool = Pool(
-        monkeypatch,
-        files,
-        [Running(), Crashed()],
-        [Running(), Crashed(message="gone")],
-        [Running(), Completed()],
+        monkeypatch, files, [Running(), Crashed()], [Running(), Crashed(message="gone")], [Running(), Completed()],
         leaves=2,
-    )
+    )  # fmt: skip
     with pytest.raises(RemoteJobError, match=r"lost 2 times, last in flow run run-1 \(gone\)"):
         play(pool, files)
 
@@ -105,14 +101,11 @@ def test_earlier_tries_that_ended_are_passed_by_and_one_that_runs_is_joined(monk
     assert (play(pool, files), pool.asked) == ("made", [0, 1, 2, 3, 4])
 
 
-@pytest.mark.parametrize(
-    ("last", "said"),
-    [
-        (Failed(message="no rows"), "Failed (no rows)"),
-        (Cancelled(), "Cancelled"),
-        (Completed(), "left no result in the store"),
-    ],
-)
+@pytest.mark.parametrize(("last", "said"), [
+    (Failed(message="no rows"), "Failed (no rows)"),
+    (Cancelled(), "Cancelled"),
+    (Completed(), "left no result in the store"),
+])  # fmt: skip
 def test_what_fails_is_said_and_not_tried_again(monkeypatch, files, last, said):
     pool = Pool(monkeypatch, files, [Running(), last], [Running(), Completed()], leaves=1)
     with pytest.raises(RemoteJobError) as error:

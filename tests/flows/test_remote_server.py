@@ -38,13 +38,9 @@ class Cluster:
 
     def config(self, *assignments: str):
         return small_config(
-            self.store,
-            "placement.update_deployment=r3l-update/update",
-            "placement.silent_s=15",
-            "placement.heartbeat_s=1",
-            "training.micro_batch_tokens=64",
-            *assignments,
-        )
+            self.store, "placement.update_deployment=r3l-update/update", "placement.silent_s=15",
+            "placement.heartbeat_s=1", "training.micro_batch_tokens=64", *assignments,
+        )  # fmt: skip
 
     def iterate(self, *assignments: str) -> subprocess.Popen[str]:
         """One iteration, in a process of its own."""
@@ -53,13 +49,9 @@ class Cluster:
             "iterate(Config.model_validate_json(sys.argv[1]))"
         )
         return subprocess.Popen(
-            [sys.executable, "-c", code, self.config(*assignments).model_dump_json()],
-            env=self.server.environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+            [sys.executable, "-c", code, self.config(*assignments).model_dump_json()], env=self.server.environment,
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
+        )  # fmt: skip
 
     def updates(self) -> list[dict]:
         """Flow runs of r3l-update, the oldest first."""

@@ -117,9 +117,7 @@ def learnt(store: Store, start: policies.Policies, folder: Path) -> policies.Pol
 
 
 @pytest.mark.parametrize("kind", ["vllm_server", "transformers_local"])
-def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(
-    endpoint, kind, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_visiting_host_fetches_what_it_samples_with_and_no_more(endpoint, kind, tmp_path, monkeypatch):
     """From the store alone: tokenizer and template where servers sample, else the policies; never the optimiser's
     state."""
     config = small_config(

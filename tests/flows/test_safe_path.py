@@ -103,15 +103,12 @@ def in_the_background() -> None:
     assert process.wait(60) == 0
 
 
-@pytest.mark.parametrize(
-    "start",
-    [
-        worker,
-        sandbox,
-        in_the_background,
-        *(pytest.param(one, marks=pytest.mark.slow) for one in (grader, update, tracker)),
-    ],
-)
+@pytest.mark.parametrize("start", [
+    worker,
+    sandbox,
+    in_the_background,
+    *(pytest.param(one, marks=pytest.mark.slow) for one in (grader, update, tracker)),
+])  # fmt: skip
 def test_a_process_that_it_starts_runs_none_of_them(hostile: Path, start: Callable[[], None]) -> None:
     start()
     nothing_ran(hostile)

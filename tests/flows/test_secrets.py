@@ -19,14 +19,10 @@ from tests.flows.small import small_config
 
 moto = pytest.importorskip("moto.server")
 PLANTED = {
-    "AWS_ACCESS_KEY_ID": "planted-access-7d1",
-    "AWS_SECRET_ACCESS_KEY": "planted-secret-2f9",
-    "R3L_ENGINE_KEY": "planted-engine-c44",
-    "R3L_AUDIT_KEY": "planted-audit-key-e08",
-    "HF_TOKEN": "planted-hub-91b",
-    "WANDB_API_KEY": "planted-tracker-55a",
-    "PREFECT_SERVER_DATABASE_PASSWORD": "planted-database-0c3",
-}
+    "AWS_ACCESS_KEY_ID": "planted-access-7d1", "AWS_SECRET_ACCESS_KEY": "planted-secret-2f9",
+    "R3L_ENGINE_KEY": "planted-engine-c44", "R3L_AUDIT_KEY": "planted-audit-key-e08", "HF_TOKEN": "planted-hub-91b",
+    "WANDB_API_KEY": "planted-tracker-55a", "PREFECT_SERVER_DATABASE_PASSWORD": "planted-database-0c3",
+}  # fmt: skip
 
 
 def leaks(name: str, content: bytes) -> list[str]:
@@ -70,13 +66,9 @@ def run(tmp_path_factory, prefect_server) -> Iterator[tuple[Store, Path, dict[st
         from flows.iterate import iterate
 
         config = small_config(
-            Path("unused"),
-            "store.root=s3://secrets/runs",
-            "rollout.tasks=1",
-            "rollout.group_size=2",
-            "environment.max_turns=4",
-            "rollout.reflection_tokens=64",
-        )
+            Path("unused"), "store.root=s3://secrets/runs", "rollout.tasks=1", "rollout.group_size=2",
+            "environment.max_turns=4", "rollout.reflection_tokens=64",
+        )  # fmt: skip
         summary = iterate(config)
         yield Store.open("s3://secrets/runs"), cache, summary
     finally:

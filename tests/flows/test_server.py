@@ -83,16 +83,13 @@ def test_without_a_server_of_its_own_nothing_is_asked(monkeypatch):
 SCHEDULE, OTHER = uuid4(), uuid4()
 
 
-@pytest.mark.parametrize(
-    ("run", "paused", "active", "reason"),
-    [
-        ({}, False, [SCHEDULE, OTHER], ""),
-        ({}, True, [SCHEDULE], "its deployment was paused after this run was scheduled"),
-        ({}, False, [OTHER], "its schedule was paused or deleted after this run was scheduled"),
-        ({"auto_scheduled": False}, True, [], ""),  # a person asked for it
-        ({"deployment_id": None}, True, [], ""),
-    ],
-)
+@pytest.mark.parametrize(("run", "paused", "active", "reason"), [
+    ({}, False, [SCHEDULE, OTHER], ""),
+    ({}, True, [SCHEDULE], "its deployment was paused after this run was scheduled"),
+    ({}, False, [OTHER], "its schedule was paused or deleted after this run was scheduled"),
+    ({"auto_scheduled": False}, True, [], ""),  # a person asked for it
+    ({"deployment_id": None}, True, [], ""),
+])  # fmt: skip
 def test_a_run_is_withdrawn_with_the_schedule_that_planned_it(monkeypatch, run, paused, active, reason):
     values = {"flow_id": uuid4(), "auto_scheduled": True, "deployment_id": uuid4()}
     planned = FlowRun(**values | run, created_by=CreatedBy(id=SCHEDULE, type="SCHEDULE"))
@@ -111,17 +108,13 @@ def test_a_run_is_withdrawn_with_the_schedule_that_planned_it(monkeypatch, run, 
     assert server.why_withdrawn() == reason
 
 
-@pytest.mark.parametrize(
-    "run",
-    [
-        lambda: iterate.fn(Form()),
-        lambda: train.fn(Form(), 2),
-        lambda: evaluate.fn(EvaluationForm()),
-        lambda: replay.fn("demo", 0),
-        lambda: compare.fn("data/experiments/latent.toml"),
-    ],
-    ids=["iterate", "train", "evaluate", "replay", "compare"],
-)
+@pytest.mark.parametrize("run", [
+    lambda: iterate.fn(Form()),
+    lambda: train.fn(Form(), 2),
+    lambda: evaluate.fn(EvaluationForm()),
+    lambda: replay.fn("demo", 0),
+    lambda: compare.fn("data/experiments/latent.toml"),
+], ids=["iterate", "train", "evaluate", "replay", "compare"])  # fmt: skip
 def test_no_flow_plays_or_trains_for_a_schedule_that_is_paused(run, monkeypatch, tmp_path):
     monkeypatch.setenv("R3L_STORE", str(tmp_path / "store"))
     monkeypatch.setattr(cancellation, "sign_and_mend", lambda: None)

@@ -35,13 +35,9 @@ def ran(tree: Path, tests: str) -> subprocess.CompletedProcess[str]:
     arguments, _, words = tests.partition(" -k ")
     command = [sys.executable, "-B", "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *arguments.split()]
     return subprocess.run(
-        [*command, *(["-k", words] if words else [])],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tree,
+        [*command, *(["-k", words] if words else [])], capture_output=True, text=True, check=False, cwd=tree,
         env=os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"},
-    )
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)

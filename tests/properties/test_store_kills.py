@@ -28,12 +28,8 @@ def test_kills_lose_nothing(seed: int, kills: int):
     found = killed(seed, kills)
     assert found["kills"] >= max(kills, STAIRS)
     assert {name: found[name] for name in ("lost", "made_again", "findings", "other_digests", "left_over")} == {
-        "lost": 0,
-        "made_again": 0,
-        "findings": 0,
-        "other_digests": 0,
-        "left_over": 0,
-    }
+        "lost": 0, "made_again": 0, "findings": 0, "other_digests": 0, "left_over": 0,
+    }  # fmt: skip
 
 
 @pytest.mark.slow

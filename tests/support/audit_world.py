@@ -138,13 +138,9 @@ class World:
     def retry(self, task: Task, base: Trajectory, turns: list[Turn], reflection: str, pivot: int) -> None:
         won = self.random.random() < 0.2 + 0.6 * self.skill
         links = {
-            "base_id": base.trajectory_id,
-            "parent_id": base.trajectory_id,
-            "reflection_id": reflection,
-            "pivot_asked": pivot,
-            "pivot_turn": pivot,
-            "shared_turns": pivot,
-        }
+            "base_id": base.trajectory_id, "parent_id": base.trajectory_id, "reflection_id": reflection,
+            "pivot_asked": pivot, "pivot_turn": pivot, "shared_turns": pivot,
+        }  # fmt: skip
         retry, clean = f"{task.group_id}/retry={base.attempt}", f"{task.group_id}/distilled={base.attempt}"
         own = [self.turn(retry, k) for k in range(pivot, pivot + self.random.randint(1, 4))]
         own[0] = replace(
@@ -180,14 +176,10 @@ class World:
             if std:
                 self.rows.append(
                     self.row(
-                        one,
-                        turns,
-                        "explore",
-                        credit.mask_turn,
-                        credit.advantage,
+                        one, turns, "explore", credit.mask_turn, credit.advantage,
                         1 / (one.response_tokens * len(members)),
                     )
-                )
+                )  # fmt: skip
             else:
                 self.drops.append(
                     Event(

@@ -20,13 +20,9 @@ def lineage(attempt, pivot, base_attempt):
     """The base that was retried, the turn from which, and the reflection that it was told."""
     root = attempt if base_attempt is None else base_attempt
     return {
-        "base_id": f"{GROUP}/base={root}",
-        "parent_id": f"{GROUP}/base={root}",
-        "pivot_asked": pivot,
-        "pivot_turn": pivot,
-        "shared_turns": pivot,
-        "reflection_id": f"{GROUP}/reflection={attempt}",
-    }
+        "base_id": f"{GROUP}/base={root}", "parent_id": f"{GROUP}/base={root}", "pivot_asked": pivot,
+        "pivot_turn": pivot, "shared_turns": pivot, "reflection_id": f"{GROUP}/reflection={attempt}",
+    }  # fmt: skip
 
 
 def retry(attempt, pivot=0, base_attempt=None, **more):

@@ -128,14 +128,10 @@ class Forgery:
             rows_digest = table_digest(made)
             parts.append(
                 {
-                    "table": table,
-                    "file": name,
-                    "rows": made.num_rows,
-                    "bytes": len(content),
-                    "sha256": digest,
+                    "table": table, "file": name, "rows": made.num_rows, "bytes": len(content), "sha256": digest,
                     "digest": rows_digest,
                 }
-            )
+            )  # fmt: skip
             if lasting(made).num_rows:
                 digests.append([table, rows_digest])
         return {"parts": parts, "digest": sha256(canonical(digests)).hexdigest()}

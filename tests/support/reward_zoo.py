@@ -127,15 +127,11 @@ class Learner:
 def tasks(iteration: int, number: int, split: str) -> list[Task]:
     return [
         records.task(
-            iteration,
-            slot,
-            task_id=f"lamps/{split}/{slot}",
-            environment="lamps",
-            split=split,
+            iteration, slot, task_id=f"lamps/{split}/{slot}", environment="lamps", split=split,
             payload=json.dumps({"colour": COLOURS[slot % len(COLOURS)]}),
         )
         for slot in range(number)
-    ]
+    ]  # fmt: skip
 
 
 def explorer(learner: Learner, bug: str) -> Explorer:

@@ -88,13 +88,9 @@ def iteration_tables(i: int) -> dict[str, Tables]:
     retries, retry_turns, distilled, distilled_turns = [], [], [], []
     for task, base, pivot, reward, salt in ((0, name(0, "base", 0), 1, 1.0, 0), (1, name(1, "base", 1), 2, 0.0, 3)):
         links = {
-            "base_id": base,
-            "parent_id": base,
-            "reflection_id": f"{base}/reflection=0",
-            "pivot_asked": pivot,
-            "pivot_turn": pivot,
-            "shared_turns": pivot,
-        }
+            "base_id": base, "parent_id": base, "reflection_id": f"{base}/reflection=0", "pivot_asked": pivot,
+            "pivot_turn": pivot, "shared_turns": pivot,
+        }  # fmt: skip
         returned = [observation_hash(f"You see {k}.") for k in range(pivot + 1)]
         retry, clean = name(task, "retry", 0), name(task, "distilled", 0)
         retries.append(

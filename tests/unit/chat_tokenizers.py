@@ -10,13 +10,9 @@ from transformers import PreTrainedTokenizerFast
 TEMPLATES = Path(__file__).parent / "chat_templates"
 CHATML = ["<|endoftext|>", "<|im_start|>", "<|im_end|>"]
 FAMILIES: dict[str, tuple[str, bool | None]] = {
-    "qwen2.5": ("qwen2.5", None),
-    "qwen3": ("qwen3", None),
-    "qwen3-thinking": ("qwen3", True),
-    "qwen3-plain": ("qwen3", False),
-    "llama-3.2": ("llama-3.2", None),
-    "smollm2": ("smollm2", None),
-}
+    "qwen2.5": ("qwen2.5", None), "qwen3": ("qwen3", None), "qwen3-thinking": ("qwen3", True),
+    "qwen3-plain": ("qwen3", False), "llama-3.2": ("llama-3.2", None), "smollm2": ("smollm2", None),
+}  # fmt: skip
 
 
 def tokenizer_with(template: str, special: list[str], end: str, plain: tuple[str, ...] = ()) -> Any:
@@ -28,13 +24,9 @@ def tokenizer_with(template: str, special: list[str], end: str, plain: tuple[str
     tokenizer.add_special_tokens(special)
     tokenizer.add_tokens([AddedToken(text, special=False, normalized=False) for text in plain])
     wrapped = PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer,
-        eos_token=end,
-        bos_token=special[0],
-        pad_token=special[0],
-        additional_special_tokens=special,
-        clean_up_tokenization_spaces=False,
-    )
+        tokenizer_object=tokenizer, eos_token=end, bos_token=special[0], pad_token=special[0],
+        additional_special_tokens=special, clean_up_tokenization_spaces=False,
+    )  # fmt: skip
     wrapped.chat_template = template
     return wrapped
 

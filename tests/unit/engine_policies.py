@@ -52,12 +52,8 @@ def plain_logprobs(model: Any, ids: list[int]) -> torch.Tensor:
 def plain_reply(model: Any, prompt: list[int], max_tokens: int) -> list[int]:
     """transformers' own greedy generation."""
     out = model.generate(
-        torch.tensor([prompt]),
-        attention_mask=torch.ones(1, len(prompt), dtype=torch.long),
-        max_new_tokens=max_tokens,
-        do_sample=False,
-        eos_token_id=STOP,
-        pad_token_id=0,
-    )
+        torch.tensor([prompt]), attention_mask=torch.ones(1, len(prompt), dtype=torch.long), max_new_tokens=max_tokens,
+        do_sample=False, eos_token_id=STOP, pad_token_id=0,
+    )  # fmt: skip
     reply: list[int] = out[0, len(prompt) :].tolist()
     return reply

@@ -48,25 +48,22 @@ def as_text(text):
 CALL = '{"name": "find", "arguments": {}}'
 
 
-@pytest.mark.parametrize(
-    ("parse", "text", "said"),
-    [
-        (parse_tagged_reply, "<think>go\n</think> go: <action> go \n</action> go", "go"),
-        (parse_tagged_reply, "<think><action>no</action></think><action>go</action>", "go"),
-        (parse_answer_reply, "<think>4</think> 4 <answer> it is 4 </answer> 4", "it is 4"),
-        (parse_answer_reply, "<think>4</think><answer>4: \\boxed{ 4 }</answer>", "4"),
-        (parse_boxed_reply, "<think>\\boxed{5}</think> \\boxed{4} or \\boxed{4}: 4", "4"),
-        (as_text, "<think>left</think>\n left ", "left"),
-        (calls, f"<think>{CALL}</think> so <tool_call>{CALL}</tool_call> and {CALL[:5]}", CALL),
-        (
-            calls,
-            f"<tool_call>{CALL}</tool_call>, <tool_call>{CALL}</tool_call>.",
-            f"{CALL}</tool_call>, <tool_call>{CALL}",
-        ),
-        (calls, "<think>why</think> nothing to find ", "nothing to find"),
-        (lambda text: Reply(True, "GO"), "<think>so</think> go ", "go"),  # of a plug-in that does not say where
-    ],
-)
+@pytest.mark.parametrize(("parse", "text", "said"), [
+    (parse_tagged_reply, "<think>go\n</think> go: <action> go \n</action> go", "go"),
+    (parse_tagged_reply, "<think><action>no</action></think><action>go</action>", "go"),
+    (parse_answer_reply, "<think>4</think> 4 <answer> it is 4 </answer> 4", "it is 4"),
+    (parse_answer_reply, "<think>4</think><answer>4: \\boxed{ 4 }</answer>", "4"),
+    (parse_boxed_reply, "<think>\\boxed{5}</think> \\boxed{4} or \\boxed{4}: 4", "4"),
+    (as_text, "<think>left</think>\n left ", "left"),
+    (calls, f"<think>{CALL}</think> so <tool_call>{CALL}</tool_call> and {CALL[:5]}", CALL),
+    (
+        calls,
+        f"<tool_call>{CALL}</tool_call>, <tool_call>{CALL}</tool_call>.",
+        f"{CALL}</tool_call>, <tool_call>{CALL}",
+    ),
+    (calls, "<think>why</think> nothing to find ", "nothing to find"),
+    (lambda text: Reply(True, "GO"), "<think>so</think> go ", "go"),  # of a plug-in that does not say where
+])  # fmt: skip
 def test_a_parser_says_where_the_action_stands(parse, text, said):
     start, stop = reply_of(world_of(parse), text).span
     assert text[start:stop] == said

@@ -48,14 +48,11 @@ RANGED = [by_gymnasium, by_verifiers]
 
 
 @pytest.mark.parametrize("play", ALL)
-@pytest.mark.parametrize(
-    ("reward", "got"),
-    [
-        (float("nan"), r"got nan \(float\)"), (float("inf"), r"got inf \(float\)"),
-        (np.float32("-inf"), r"got np.float32\(-inf\) \(float32\)"), ("0.5", r"got '0.5' \(str\)"), (None, "got None"),
-        ([0.5], r"got \[0.5\] \(list\)"), (1.25, r"got 1.25 \(float\)"), (-1.25, r"got -1.25 \(float\)"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("reward", "got"), [
+    (float("nan"), r"got nan \(float\)"), (float("inf"), r"got inf \(float\)"),
+    (np.float32("-inf"), r"got np.float32\(-inf\) \(float32\)"), ("0.5", r"got '0.5' \(str\)"), (None, "got None"),
+    ([0.5], r"got \[0.5\] \(list\)"), (1.25, r"got 1.25 \(float\)"), (-1.25, r"got -1.25 \(float\)"),
+])  # fmt: skip
 def test_a_reward_that_is_none_is_refused_with_value_and_type(play, reward, got):
     with pytest.raises(WorldError, match=got):
         play(reward)

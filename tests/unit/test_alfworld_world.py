@@ -33,31 +33,25 @@ def walk(world: World, task: Task, turns: int, seed: int) -> tuple[list[str], li
     return actions, texts
 
 
-@pytest.mark.parametrize(
-    ("text", "action"),
-    [
-        ("<think>t</think><action>go to fridge 1</action>", "go to fridge 1"),
-        ("<think>\nlong\nthought</think>\n\n<action> look </action>", "look"),
-    ],
-)
+@pytest.mark.parametrize(("text", "action"), [
+    ("<think>t</think><action>go to fridge 1</action>", "go to fridge 1"),
+    ("<think>\nlong\nthought</think>\n\n<action> look </action>", "look"),
+])  # fmt: skip
 def test_a_reply_with_both_tags_is_valid(world: World, text: str, action: str) -> None:
     assert world.parse_reply(text).valid
     assert world.parse_reply(text).action == action
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("<action>look</action>", "0 <think> tags"),
-        ("<action>look</action><think>t</think>", "not in order"),
-        ("<think>t</think>", "0 <action> tags"),
-        ("<think>t</think><action>look</action><action>look</action>", "2 <action> tags"),
-        ("<think>t</think><action></action>", "empty"),
-        ("<think>t</think><action>look\nlook</action>", "more than one line"),
-        ("<think>t<action>look</action>", "</think>"),
-        ("", "0 <think> tags"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), [
+    ("<action>look</action>", "0 <think> tags"),
+    ("<action>look</action><think>t</think>", "not in order"),
+    ("<think>t</think>", "0 <action> tags"),
+    ("<think>t</think><action>look</action><action>look</action>", "2 <action> tags"),
+    ("<think>t</think><action></action>", "empty"),
+    ("<think>t</think><action>look\nlook</action>", "more than one line"),
+    ("<think>t<action>look</action>", "</think>"),
+    ("", "0 <think> tags"),
+])  # fmt: skip
 def test_any_other_reply_says_what_is_wrong(world: World, text: str, reason: str) -> None:
     reply = world.parse_reply(text)
     assert (reply.valid, reply.action) == (False, "")

@@ -12,14 +12,10 @@ ROOT = Path(__file__).parents[2]
 # Each floor may import its own and those below it.
 FLOORS = [
     ["r3l.config", "r3l.records", "r3l.stages", "r3l.errors", "r3l.system", "r3l.plugins", "r3l.version", "r3l"],
-    ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"],
-    ["r3l.exploration", "r3l.methods"],
-    ["r3l.training", "r3l.evaluation", "r3l.audit", "r3l.planning", "r3l.scaffold"],
-    ["r3l.pipeline"],
-    ["r3l.judge", "r3l.lab"],
-    ["flows"],
-    ["r3l.interface"],
-]
+    ["r3l.environments", "r3l.engines", "r3l.credit", "r3l.losses", "r3l.store"], ["r3l.exploration", "r3l.methods"],
+    ["r3l.training", "r3l.evaluation", "r3l.audit", "r3l.planning", "r3l.scaffold"], ["r3l.pipeline"],
+    ["r3l.judge", "r3l.lab"], ["flows"], ["r3l.interface"],
+]  # fmt: skip
 MAY_IMPORT = {"prefect": ("flows",), "torch": ("r3l.engines", "r3l.training", "r3l.lab", "r3l.losses")}
 BLIND = {  # who may not know whom, beyond the floors
     "r3l.exploration": ("r3l.methods", "r3l.credit", "r3l.losses", "r3l.store"),

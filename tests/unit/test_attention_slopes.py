@@ -31,9 +31,7 @@ def errors(found: list[Tensor], wanted: list[Tensor]) -> list[float]:
 
 
 @pytest.mark.parametrize(("length", "past"), [(300, 0), (300, 77), (128, 40), (129, 1), (1, 50), (5, 3)])
-def test_the_gradient_is_as_near_to_double_precision_as_the_kernels(
-    length: int, past: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gradient_is_as_near_to_double_precision_as_the_kernels(length, past, monkeypatch):
     *inputs, slope = drawn(length, past)
     wide = [tensor.double().requires_grad_() for tensor in inputs]
     out, _ = exact(*wide)

@@ -34,13 +34,10 @@ def test_nothing_is_shown_without_the_key(client, path):
     assert client.get(path, headers=basic(f"anybody:{KEY}")).status_code == (404 if path == "/nope" else 200)
 
 
-@pytest.mark.parametrize(
-    "header",
-    [
-        basic("anybody:"), basic(KEY), basic(f"anybody:{KEY}x"), basic(f"anybody:{KEY[:-1]}"),
-        {"Authorization": f"Bearer {KEY}"}, {"Authorization": "Basic not-base-64"}, {"Authorization": "Basic"},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("header", [
+    basic("anybody:"), basic(KEY), basic(f"anybody:{KEY}x"), basic(f"anybody:{KEY[:-1]}"),
+    {"Authorization": f"Bearer {KEY}"}, {"Authorization": "Basic not-base-64"}, {"Authorization": "Basic"},
+])  # fmt: skip
 def test_what_is_not_the_key_is_refused(client, header):
     assert client.get("/", headers=header).status_code == 401
 

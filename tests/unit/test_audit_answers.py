@@ -21,12 +21,8 @@ def drawn(rows=ROWS, **chosen):
 def test_a_chart_takes_the_iteration_as_x_and_a_line_for_each_run():
     chart = drawn()
     assert (chart.x, chart.y, chart.by, chart.legend, chart.means) == (
-        "iteration",
-        ["reward"],
-        "run",
-        ["a", "b"],
-        False,
-    )
+        "iteration", ["reward"], "run", ["a", "b"], False,
+    )  # fmt: skip
     assert chart.numbers == ["iteration", "reward"]
     assert 'aria-label="reward by iteration: a 0.25 at 0, 0.50 at 1; b 0.00 at 0, 1.00 at 1"' in str(chart.svg)
 

@@ -144,22 +144,19 @@ def test_the_whole_text_is_plain_text_in_a_sandbox(client):
     assert answer.headers["x-content-type-options"] == "nosniff"
 
 
-@pytest.mark.parametrize(
-    ("path", "status", "said"),
-    [
-        ("/run/nope", 404, "it has demo, demo/bold"), ("/run/%00", 404, "letters, digits"),
-        ("/run/demo%00/groups", 404, "letters, digits"), ("/run/demo?branch=%00", 404, "letters, digits"),
-        (f"/run/{'a' * 5_000}", 404, "letters, digits"), (f"/run/{'a' * 5_000}/account", 404, "letters, digits"),
-        (f"/compare?line={'a' * 300}", 404, "letters, digits"), ("/compare?line=%00", 404, "letters, digits"),
-        ("/nope", 404, "no such page"), ("/static/../app.py", 404, ""), ("/static/app.py", 404, ""),
-        ("/run/demo/group?id=iteration%3D9/task%3D9&iteration=9", 404, "not in demo"),
-        ("/run/demo/group?id=x&iteration=%3Cb%3E", 422, "iteration"),
-        ("/run/demo/open?id=%3Cscript%3E", 404, "&lt;script&gt;"), ("/run/demo/groups?page=-1", 422, "page"),
-        ("/sql?q=DROP+TABLE+stages", 400, "one SELECT is expected"), ("/run/demo?branch=nope", 404, "demo/nope"),
-        ("/compare?line=demo&line=%3Cimg%3E", 404, "&lt;img&gt;"),
-        ("/run/demo/tokens?source=x&iteration=0", 404, "no training row"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("path", "status", "said"), [
+    ("/run/nope", 404, "it has demo, demo/bold"), ("/run/%00", 404, "letters, digits"),
+    ("/run/demo%00/groups", 404, "letters, digits"), ("/run/demo?branch=%00", 404, "letters, digits"),
+    (f"/run/{'a' * 5_000}", 404, "letters, digits"), (f"/run/{'a' * 5_000}/account", 404, "letters, digits"),
+    (f"/compare?line={'a' * 300}", 404, "letters, digits"), ("/compare?line=%00", 404, "letters, digits"),
+    ("/nope", 404, "no such page"), ("/static/../app.py", 404, ""), ("/static/app.py", 404, ""),
+    ("/run/demo/group?id=iteration%3D9/task%3D9&iteration=9", 404, "not in demo"),
+    ("/run/demo/group?id=x&iteration=%3Cb%3E", 422, "iteration"),
+    ("/run/demo/open?id=%3Cscript%3E", 404, "&lt;script&gt;"), ("/run/demo/groups?page=-1", 422, "page"),
+    ("/sql?q=DROP+TABLE+stages", 400, "one SELECT is expected"), ("/run/demo?branch=nope", 404, "demo/nope"),
+    ("/compare?line=demo&line=%3Cimg%3E", 404, "&lt;img&gt;"),
+    ("/run/demo/tokens?source=x&iteration=0", 404, "no training row"),
+])  # fmt: skip
 def test_what_is_wrong_is_said(client, path, status, said):
     answer = client.get(path)
     assert (answer.status_code, said in answer.text) == (status, True)
@@ -205,24 +202,21 @@ def test_the_worked_questions_can_all_be_asked(client, pages):
 CROSS = {"sec-fetch-site": "cross-site"}
 
 
-@pytest.mark.parametrize(
-    ("path", "headers", "status"),
-    [
-        ("/sql?q=SELECT+42", CROSS | {"sec-fetch-mode": "navigate"}, 403),
-        ("/sql?q=SELECT+42", CROSS | {"sec-fetch-mode": "no-cors"}, 403),
-        (
-            "/sql?q=SELECT+42",
-            {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
-            403,
-        ),  # another server of this machine
-        ("/sql?q=SELECT+42", {"sec-fetch-site": "same-origin", "sec-fetch-mode": "navigate"}, 200),
-        ("/sql?q=SELECT+42", {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),  # typed, or a bookmark
-        ("/sql", CROSS | {"sec-fetch-mode": "navigate"}, 200),
-        ("/run/demo", CROSS | {"sec-fetch-mode": "navigate"}, 200),
-        ("/run/demo", CROSS | {"sec-fetch-mode": "cors"}, 403),
-        ("/run/demo", {"origin": "https://evil.example"}, 403),
-    ],
-)
+@pytest.mark.parametrize(("path", "headers", "status"), [
+    ("/sql?q=SELECT+42", CROSS | {"sec-fetch-mode": "navigate"}, 403),
+    ("/sql?q=SELECT+42", CROSS | {"sec-fetch-mode": "no-cors"}, 403),
+    (
+        "/sql?q=SELECT+42",
+        {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
+        403,
+    ),  # another server of this machine
+    ("/sql?q=SELECT+42", {"sec-fetch-site": "same-origin", "sec-fetch-mode": "navigate"}, 200),
+    ("/sql?q=SELECT+42", {"sec-fetch-site": "none", "sec-fetch-mode": "navigate"}, 200),  # typed, or a bookmark
+    ("/sql", CROSS | {"sec-fetch-mode": "navigate"}, 200),
+    ("/run/demo", CROSS | {"sec-fetch-mode": "navigate"}, 200),
+    ("/run/demo", CROSS | {"sec-fetch-mode": "cors"}, 403),
+    ("/run/demo", {"origin": "https://evil.example"}, 403),
+])  # fmt: skip
 def test_a_page_of_another_site_links_and_asks_nothing(client, monkeypatch, path, headers, status):
     asked = []
     monkeypatch.setattr(SqlBox, "ask", lambda _, query: asked.append(query) or Answer(["a"], [(42,)], False, 0.0))

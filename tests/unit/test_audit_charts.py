@@ -23,17 +23,14 @@ from r3l.audit.charts.charts import (
 from r3l.audit.charts.strips import bar, sparkline, token_strip
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "zero", "ticks"),
-    [
-        (0.2, 0.9, True, [0, 0.25, 0.5, 0.75, 1.0]),
-        (-1.5, -0.5, True, [-1.5, -1.0, -0.5, 0]),
-        (100, 112, False, [100, 104, 108, 112]),
-        (0, 0, True, [0, 0.2, 0.4, 0.6]),
-        (5, 5, False, [4.5, 5, 5.5]),
-        (0, 31_000, True, [0, 10_000, 20_000, 30_000, 40_000]),
-    ],
-)
+@pytest.mark.parametrize(("low", "high", "zero", "ticks"), [
+    (0.2, 0.9, True, [0, 0.25, 0.5, 0.75, 1.0]),
+    (-1.5, -0.5, True, [-1.5, -1.0, -0.5, 0]),
+    (100, 112, False, [100, 104, 108, 112]),
+    (0, 0, True, [0, 0.2, 0.4, 0.6]),
+    (5, 5, False, [4.5, 5, 5.5]),
+    (0, 31_000, True, [0, 10_000, 20_000, 30_000, 40_000]),
+])  # fmt: skip
 def test_ticks_are_round_and_take_in_the_range(low, high, zero, ticks):
     found = nice_ticks(low, high, zero)
     steps = {round(after - before, 9) for before, after in itertools.pairwise(found)}
@@ -99,13 +96,10 @@ def test_places_of_means_over_runs_are_rounded() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("low", "high", "ticks"),
-    [
-        (0, 1, [0, 1]), (0, 5, [0, 1, 2, 3, 4, 5]), (-1, 4, [-1, 0, 1, 2, 3, 4]), (3, 3, [3]),
-        (0, 12, [0, 2, 4, 6, 8, 10, 12]), (0, 129, [0, 50, 100]), (740, 26_168, [5000, 10_000, 15_000, 20_000, 25_000]),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("low", "high", "ticks"), [
+    (0, 1, [0, 1]), (0, 5, [0, 1, 2, 3, 4, 5]), (-1, 4, [-1, 0, 1, 2, 3, 4]), (3, 3, [3]),
+    (0, 12, [0, 2, 4, 6, 8, 10, 12]), (0, 129, [0, 50, 100]), (740, 26_168, [5000, 10_000, 15_000, 20_000, 25_000]),
+])  # fmt: skip
 def test_places_along_x_are_regular(low, high, ticks) -> None:
     assert whole_ticks(low, high) == ticks
 

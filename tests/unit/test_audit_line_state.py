@@ -61,19 +61,16 @@ def test_every_line_of_the_store_has_its_own(reader):
     assert [score.rate for score in held_out(reader.rows(COUNTS))[Line("demo")][0].scores] == [0.25, 0.3125]
 
 
-@pytest.mark.parametrize(
-    ("past", "said"),
-    [
-        ([figures(step=5, trained_tokens=900, parse_rate=0.9)], []),
-        ([figures(step=5, trained_tokens=0)], ["no step taken"]),
-        ([figures(mixed_groups=0)], ["no group has mixed rewards"]),
-        ([figures(parse_rate=0.9), figures(parse_rate=0.2)], ["reflections that parse fell to 20 %"]),
-        ([figures(parse_rate=0.95), figures(parse_rate=0.65)], ["reflections that parse fell to 65 %"]),
-        ([figures(parse_rate=0.2), figures(parse_rate=0.3)], ["reflections that parse are 30 %"]),
-        ([figures(parse_rate=0.8), figures(parse_rate=0.7)], []),
-        ([], []),
-    ],
-)
+@pytest.mark.parametrize(("past", "said"), [
+    ([figures(step=5, trained_tokens=900, parse_rate=0.9)], []),
+    ([figures(step=5, trained_tokens=0)], ["no step taken"]),
+    ([figures(mixed_groups=0)], ["no group has mixed rewards"]),
+    ([figures(parse_rate=0.9), figures(parse_rate=0.2)], ["reflections that parse fell to 20 %"]),
+    ([figures(parse_rate=0.95), figures(parse_rate=0.65)], ["reflections that parse fell to 65 %"]),
+    ([figures(parse_rate=0.2), figures(parse_rate=0.3)], ["reflections that parse are 30 %"]),
+    ([figures(parse_rate=0.8), figures(parse_rate=0.7)], []),
+    ([], []),
+])  # fmt: skip
 def test_the_health_of_the_newest_iteration_is_told(past, said):
     assert Standing().health(past) == said
 

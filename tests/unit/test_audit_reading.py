@@ -132,33 +132,22 @@ def test_the_table_of_groups_has_rewards_and_credit(reader):
     assert page.total == 2
     first, second = page.rows
     assert (first["group_id"], first["task_id"], first["bases"], first["retries"], first["distilled"]) == (
-        "iteration=1/task=0",
-        "t0",
-        2,
-        1,
-        1,
-    )
+        "iteration=1/task=0", "t0", 2, 1, 1,
+    )  # fmt: skip
     assert (
-        first["base_reward"],
-        first["retry_reward"],
-        first["best_gain"],
-        first["worst_gain"],
-        first["mean_pivot"],
-    ) == (0.5, 1.0, 1.0, 1.0, 1.0)
+        first["base_reward"], first["retry_reward"], first["best_gain"], first["worst_gain"], first["mean_pivot"],
+    ) == (0.5, 1.0, 1.0, 1.0, 1.0)  # fmt: skip
     assert first["mixed"] is True
     assert first["reward_std"] == pytest.approx((1 / 3) ** 0.5)
     assert (second["best_gain"], second["mixed"], second["statuses"]) == (0.0, False, ["completed"])
 
 
-@pytest.mark.parametrize(
-    ("asked", "groups"),
-    [
-        (Filter(), 4), (Filter(mixed="yes"), 2), (Filter(mixed="no", iteration=0), 1), (Filter(gain="better"), 2),
-        (Filter(gain="worse"), 0), (Filter(gain="none"), 2), (Filter(text="T1"), 2), (Filter(text="%"), 0),
-        (Filter(status="completed"), 4), (Filter(status="diverged"), 0), (Filter(task_type="look"), 4),
-        (Filter(task_type="' OR 1=1 --"), 0), (Filter(page=1), 0),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("asked", "groups"), [
+    (Filter(), 4), (Filter(mixed="yes"), 2), (Filter(mixed="no", iteration=0), 1), (Filter(gain="better"), 2),
+    (Filter(gain="worse"), 0), (Filter(gain="none"), 2), (Filter(text="T1"), 2), (Filter(text="%"), 0),
+    (Filter(status="completed"), 4), (Filter(status="diverged"), 0), (Filter(task_type="look"), 4),
+    (Filter(task_type="' OR 1=1 --"), 0), (Filter(page=1), 0),
+])  # fmt: skip
 def test_filters_select_the_expected_groups(reader, asked, groups):
     page = group_page(reader, LINE, asked)
     assert (page.total, len(page.rows)) == (groups, groups)
@@ -253,13 +242,9 @@ def test_confusion_of_claims_and_rewards(reader):
         for kind, cell in (("solved", row.solved), ("unsolved", row.unsolved))
     }
     assert cells == {
-        ("success", "solved"): 1,
-        ("success", "unsolved"): 0,
-        ("failure", "solved"): 0,
-        ("failure", "unsolved"): 2,
-        ("invalid", "solved"): 0,
-        ("invalid", "unsolved"): 1,
-    }
+        ("success", "solved"): 1, ("success", "unsolved"): 0, ("failure", "solved"): 0, ("failure", "unsolved"): 2,
+        ("invalid", "solved"): 0, ("invalid", "unsolved"): 1,
+    }  # fmt: skip
     failure = next(row for row in confusion(reader, LINE) if row.claimed == "failure").unsolved
     assert (failure["retries"], failure["improved"], failure["gain"]) == (4, 0.5, 0.5)
 

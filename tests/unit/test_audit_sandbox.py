@@ -36,17 +36,14 @@ def test_rows_past_the_limit_are_left_out_and_said(box):
     assert box.ask("FROM range(3)", rows=3).more is False
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "SELECT 1; SELECT 2",
-        "WITH gone AS (DELETE FROM stages RETURNING *) FROM gone",
-        "SELECT * FROM read_text('/etc/passwd')",
-        "FROM read_text('{store}x/secret')",
-        "FROM read_csv('/dev/stdin')",
-        "FROM python_table",
-    ],
-)
+@pytest.mark.parametrize("query", [
+    "SELECT 1; SELECT 2",
+    "WITH gone AS (DELETE FROM stages RETURNING *) FROM gone",
+    "SELECT * FROM read_text('/etc/passwd')",
+    "FROM read_text('{store}x/secret')",
+    "FROM read_csv('/dev/stdin')",
+    "FROM python_table",
+])  # fmt: skip
 def test_a_question_neither_writes_nor_reads_elsewhere(box, query):
     """What `r3l.store.query` refuses is refused here, too; `test_store_user_queries` has the whole list."""
     python_table = [1]

@@ -67,22 +67,19 @@ def test_control_tokens_in_an_observation_stay_data(family: str) -> None:
     assert end[1:] in chat.tokenizer.decode(chat.following([hostile]))
 
 
-@pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        (
-            PLAIN.replace("{{ m.content }}", "{% if loop.last %}{{ messages[0].content }}{% endif %}{{ m.content }}"),
-            "rewrites earlier turns",
-        ),
-        (PLAIN.replace("{{ m.content }}", "{{ loop.index }}{{ m.content }}"), "rewrites earlier turns"),
-        (
-            "{% for m in messages if m.role != 'assistant' %}{{ m.content }}<|im_end|>{% endfor %}",
-            "rewrites earlier turns",
-        ),
-        (PLAIN.replace("<|im_end|>\n", "\n\n"), "not a special token"),
-        (PLAIN + "{{ raise_exception('System role not supported') }}", "System role not supported"),
-    ],
-)
+@pytest.mark.parametrize(("template", "reason"), [
+    (
+        PLAIN.replace("{{ m.content }}", "{% if loop.last %}{{ messages[0].content }}{% endif %}{{ m.content }}"),
+        "rewrites earlier turns",
+    ),
+    (PLAIN.replace("{{ m.content }}", "{{ loop.index }}{{ m.content }}"), "rewrites earlier turns"),
+    (
+        "{% for m in messages if m.role != 'assistant' %}{{ m.content }}<|im_end|>{% endfor %}",
+        "rewrites earlier turns",
+    ),
+    (PLAIN.replace("<|im_end|>\n", "\n\n"), "not a special token"),
+    (PLAIN + "{{ raise_exception('System role not supported') }}", "System role not supported"),
+])  # fmt: skip
 def test_templates_that_can_not_be_extended_are_refused(template: str, reason: str) -> None:
     with pytest.raises(ChatFormatError, match=reason):
         ChatFormat(tokenizer_with(template, CHATML, "<|im_end|>"))

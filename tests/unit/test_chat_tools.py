@@ -63,21 +63,17 @@ def test_what_a_tool_returns_can_not_pose_as_the_templates_own_marks() -> None:
         assert "\u200b/tool_response>" in shown
 
 
-@pytest.mark.parametrize(
-    ("template", "reason"),
-    [
-        ((TEMPLATES / "qwen2.5.jinja").read_text(), "does not show tools .look is not"),
-        ((TEMPLATES / "smollm2.jinja").read_text(), "does not show tools"),
-        (TEMPLATE.replace("message.content + '\\n</tool_response>'", "'\\n</tool_response>'"), "leaves out messages"),
-        (
-            "{% for m in messages %}{% if tools and loop.last %}{{ tools | tojson }}{% endif %}<|im_start|>{{ m.role "
-            "}}\n{{ m.content }}<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}",
-            "rewrites earlier turns",
-        ),
-        (TEMPLATE.replace("<tool_response>\\n'", "<tool_response ' + loop.index|string"), "rewrites earlier turns"),
-    ],
-    ids=["hidden", "unknown", "left out", "moved", "numbered"],
-)
+@pytest.mark.parametrize(("template", "reason"), [
+    ((TEMPLATES / "qwen2.5.jinja").read_text(), "does not show tools .look is not"),
+    ((TEMPLATES / "smollm2.jinja").read_text(), "does not show tools"),
+    (TEMPLATE.replace("message.content + '\\n</tool_response>'", "'\\n</tool_response>'"), "leaves out messages"),
+    (
+        "{% for m in messages %}{% if tools and loop.last %}{{ tools | tojson }}{% endif %}<|im_start|>{{ m.role "
+        "}}\n{{ m.content }}<|im_end|>\n{% endfor %}{{ '<|im_start|>assistant\n' }}",
+        "rewrites earlier turns",
+    ),
+    (TEMPLATE.replace("<tool_response>\\n'", "<tool_response ' + loop.index|string"), "rewrites earlier turns"),
+], ids=["hidden", "unknown", "left out", "moved", "numbered"])  # fmt: skip
 def test_templates_without_a_place_for_tools_are_refused(template: str, reason: str) -> None:
     plain = ChatFormat(tokenizer_with(TEMPLATE, CHATML, "<|im_end|>"))
     assert plain.tool_tags == ()

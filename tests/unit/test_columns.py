@@ -27,14 +27,10 @@ class Sample:
 def test_a_column_has_its_field_s_name_and_type_and_what_the_field_says():
     found = {one.name: one for one in columns_of(Sample)}
     assert {name: (str(one.type), one.nullable) for name, one in found.items()} == {
-        "name": ("string", False),
-        "count": ("int32", False),
-        "seed": ("int64", False),
-        "share": ("float", True),
-        "exact": ("double", False),
-        "ids": (str(pa.list_(pa.int32())), False),
+        "name": ("string", False), "count": ("int32", False), "seed": ("int64", False), "share": ("float", True),
+        "exact": ("double", False), "ids": (str(pa.list_(pa.int32())), False),
         "scores": (str(pa.list_(pa.float32())), True),
-    }
+    }  # fmt: skip
     assert list(found) == ["name", "count", "seed", "share", "exact", "ids", "scores"]
     assert (found["share"].meaning, found["share"].said.since) == ("of all; null: not measured", 2)
     assert [found["ids"].dropped_by(drop) for drop in ("logprobs", "tokens", "all", "policies")] == [

@@ -95,15 +95,12 @@ def test_status_opens_its_newest_iterations_however_long_the_run_is_and_says_the
     assert printed(root) == said
 
 
-@pytest.mark.parametrize(
-    ("question", "names"),
-    [
-        ("SELECT 1", set()),
-        ("FROM left_out", set()),
-        ("SELECT count(*) FROM stages", {"stages"}),
-        ("SELECT count(*) FROM base", {"base", "base_trajectories"}),
-    ],
-)
+@pytest.mark.parametrize(("question", "names"), [
+    ("SELECT 1", set()),
+    ("FROM left_out", set()),
+    ("SELECT count(*) FROM stages", {"stages"}),
+    ("SELECT count(*) FROM base", {"base", "base_trajectories"}),
+])  # fmt: skip
 def test_a_question_makes_what_it_names(question, names):
     assert names_needed(question) == names
 
@@ -143,15 +140,12 @@ def test_what_a_view_is_made_of_is_made_too(root):
                 assert alone.execute(question).fetchall() == everything.execute(question).fetchall(), name
 
 
-@pytest.mark.parametrize(
-    ("error", "status", "said"),
-    [
-        (RuntimeError("Query interrupted"), 130, "ended: Query interrupted\n"),
-        (Interrupted("the run was cancelled"), 130, "ended: the run was cancelled\n"),
-        (StoreError("no such run"), 2, "error: no such run\n"),
-        (ValueError("x"), 3, "error: ValueError: x (--debug shows where)\n"),
-    ],
-)
+@pytest.mark.parametrize(("error", "status", "said"), [
+    (RuntimeError("Query interrupted"), 130, "ended: Query interrupted\n"),
+    (Interrupted("the run was cancelled"), 130, "ended: the run was cancelled\n"),
+    (StoreError("no such run"), 2, "error: no such run\n"),
+    (ValueError("x"), 3, "error: ValueError: x (--debug shows where)\n"),
+])  # fmt: skip
 def test_an_end_is_one_line_and_an_exit_code(error, status, said, monkeypatch, capsys):
     """Whatever extensions have to say of their memory at the exit of an interpreter: it is left, not torn down."""
     leaving = SimpleNamespace(status=None)

@@ -45,16 +45,13 @@ def test_two_options_that_contradict_each_other(words: str, tmp_path: Path) -> N
     assert not (tmp_path / "store").exists()
 
 
-@pytest.mark.parametrize(
-    ("preset", "method", "chosen"),
-    [
-        ("", "", ""),
-        ("", "r3l", "paper"),
-        ("", "grpo", "grpo"),
-        ("released", "", "released"),
-        ("released", "r3l", "released"),
-    ],
-)
+@pytest.mark.parametrize(("preset", "method", "chosen"), [
+    ("", "", ""),
+    ("", "r3l", "paper"),
+    ("", "grpo", "grpo"),
+    ("released", "", "released"),
+    ("released", "r3l", "released"),
+])  # fmt: skip
 def test_a_preset_and_its_own_method_agree(preset: str, method: str, chosen: str) -> None:
     assert method_preset(preset, method) == chosen
 
@@ -85,23 +82,18 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Store:
 
 
 @pytest.mark.parametrize(("given", "first", "last", "message"), REPLAYS)
-def test_a_replay_takes_no_setting_of_stages_that_it_does_not_make(
-    given: str, first: str, last: str, message: str, stored: Store
-) -> None:
+def test_a_replay_takes_no_setting_of_stages_that_it_does_not_make(given, first, last, message, stored):
     with pytest.raises(ConfigError, match=re.escape(message)):
         replay_config(stored, "demo", 0, Replay("", first, last), [given])
 
 
-@pytest.mark.parametrize(
-    ("given", "first", "last"),
-    [
-        ("method.alpha=5", "credit", "credit"),
-        ("method.kind=grpo", "credit", "updates"),
-        ("rollout.tasks=2", "tasks", "credit"),
-        ("training.learning_rate=0.1", "updates", "updates"),
-        ("seed=4", "retries", "updates"),
-        ("engine.max_batch=8", "credit", "credit"),
-    ],
-)
+@pytest.mark.parametrize(("given", "first", "last"), [
+    ("method.alpha=5", "credit", "credit"),
+    ("method.kind=grpo", "credit", "updates"),
+    ("rollout.tasks=2", "tasks", "credit"),
+    ("training.learning_rate=0.1", "updates", "updates"),
+    ("seed=4", "retries", "updates"),
+    ("engine.max_batch=8", "credit", "credit"),
+])  # fmt: skip
 def test_a_replay_takes_those_that_it_goes_by(given: str, first: str, last: str, stored: Store) -> None:
     assert replay_config(stored, "demo", 0, Replay("", first, last), [given]).branch == "replay-1"

@@ -53,13 +53,10 @@ def test_plain_grpo_gives_the_lone_success_of_eight_2_47():
     assert round(advantages[0], 2) == 2.47
 
 
-@pytest.mark.parametrize(
-    ("method", "lone", "failure", "mass"),
-    [
-        ("paper", 3.0, -0.353553, 1.21),  # 3 / (7 * 0.353553) = 1.2122
-        ("released", 1.0, -0.125, 1.14),  # 1 / (7 * 0.125) = 1.1429
-    ],
-)
+@pytest.mark.parametrize(("method", "lone", "failure", "mass"), [
+    ("paper", 3.0, -0.353553, 1.21),  # 3 / (7 * 0.353553) = 1.2122
+    ("released", 1.0, -0.125, 1.14),  # 1 / (7 * 0.125) = 1.1429
+])  # fmt: skip
 def test_advantage_mass_of_one_success_in_eight(method, lone, failure, mass):
     advantages, rules = credited(method, ONE_IN_EIGHT)
     assert advantages == pytest.approx([lone, *[failure] * 7], abs=1e-5)

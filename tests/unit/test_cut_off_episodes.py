@@ -39,15 +39,12 @@ def play(replies, pool, max_turns=3):
     ).trajectory
 
 
-@pytest.mark.parametrize(
-    ("replies", "reward"),
-    [
-        (["!right", "!right", "!right"], 0.3),
-        (["!right", "!left", "!right"], 0.2),
-        (["!right", "!right", "malformed"], 0.2),  # a bad reply costs its turn, not what was reached
-        (["bad", "bad", "bad"], 0.0),
-    ],
-)
+@pytest.mark.parametrize(("replies", "reward"), [
+    (["!right", "!right", "!right"], 0.3),
+    (["!right", "!left", "!right"], 0.2),
+    (["!right", "!right", "malformed"], 0.2),  # a bad reply costs its turn, not what was reached
+    (["bad", "bad", "bad"], 0.0),
+])  # fmt: skip
 def test_the_turn_limit_keeps_the_standing(replies, reward):
     ended = play(replies, ScoredCorridor())
     assert (ended.status, ended.success) == ("turn_limit", False)

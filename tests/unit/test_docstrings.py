@@ -120,19 +120,16 @@ def test_docstrings_say_what_is_there(path: Path) -> None:
     assert [*returns_in_words(tree), *unknown(tree)] == []
 
 
-@pytest.mark.parametrize(
-    ("source", "complaint"),
-    [
-        ('def go() -> None:\n    """Return home."""\n', "go gives None"),
-        ('def go() -> Iterator[int]:\n    """Return numbers."""\n    yield 1\n', "go gives Iterator[int]"),
-        ('def go(far: int) -> int:\n    """Go.\n\n    Args:\n        fast: very.\n    """\n', "go has no fast"),
-        (
-            'def go() -> int:\n    """Go.\n\n    Raises:\n        LostError: often.\n    """\n',
-            "go can't raise LostError",
-        ),
-        ('def go() -> int:\n    """Go as `walk_away_backwards` does."""\n', "there is no walk_away_backwards"),
-    ],
-)
+@pytest.mark.parametrize(("source", "complaint"), [
+    ('def go() -> None:\n    """Return home."""\n', "go gives None"),
+    ('def go() -> Iterator[int]:\n    """Return numbers."""\n    yield 1\n', "go gives Iterator[int]"),
+    ('def go(far: int) -> int:\n    """Go.\n\n    Args:\n        fast: very.\n    """\n', "go has no fast"),
+    (
+        'def go() -> int:\n    """Go.\n\n    Raises:\n        LostError: often.\n    """\n',
+        "go can't raise LostError",
+    ),
+    ('def go() -> int:\n    """Go as `walk_away_backwards` does."""\n', "there is no walk_away_backwards"),
+])  # fmt: skip
 def test_what_is_not_there_is_found(source: str, complaint: str) -> None:
     (found,) = [*returns_in_words(ast.parse(source)), *unknown(ast.parse(source))]
     assert complaint in found

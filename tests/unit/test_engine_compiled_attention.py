@@ -32,9 +32,7 @@ PROMPTS = [[(7 * k + i) % (VOCABULARY - 1) for i in range(20 + 9 * k)] for k in 
     for row, lanes in enumerate((4, 8, 16))
     for column, size in enumerate((8, 24, 64, 80))
 ])  # fmt: skip
-def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(
-    monkeypatch: pytest.MonkeyPatch, lanes: int, size: int, dtype: torch.dtype
-) -> None:
+def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(monkeypatch, lanes, size, dtype):
     """Feeds of 1, 70 and 3 tokens; a piece that all read, one for each of two feeds, scores of all sizes, vectors of
     every width: against plain attention."""
     monkeypatch.setattr(torch, "get_num_threads", lambda: 2 if size == 64 else 1)
@@ -70,9 +68,7 @@ def test_each_row_attends_to_its_pieces_and_its_own_tokens_alone(
 
 
 @pytest.mark.parametrize("compiler", [True, False])
-def test_replies_are_those_of_generate_with_and_without_a_compiler(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compiler: bool
-) -> None:
+def test_replies_are_those_of_generate_with_and_without_a_compiler(tmp_path, monkeypatch, compiler):
     if not compiler:
         monkeypatch.setattr(shutil, "which", lambda name: None)
         monkeypatch.setattr(batching, "compile_attention", compile_attention.__wrapped__)

@@ -70,14 +70,11 @@ def test_it_does_not_start_without_a_key(monkeypatch):
         TestClient(served()).get("/health")
 
 
-@pytest.mark.parametrize(
-    ("environment", "code", "said"),
-    [
-        ({"HOST": "0.0.0.0"}, 2, "set R3L_ENGINE_KEY"),
-        ({"HOST": "0.0.0.0", "R3L_ENGINE_KEY": KEY}, 0, "--middleware require_key.RequireKey"),
-        ({}, 0, "--host 127.0.0.1"),
-    ],
-)
+@pytest.mark.parametrize(("environment", "code", "said"), [
+    ({"HOST": "0.0.0.0"}, 2, "set R3L_ENGINE_KEY"),
+    ({"HOST": "0.0.0.0", "R3L_ENGINE_KEY": KEY}, 0, "--middleware require_key.RequireKey"),
+    ({}, 0, "--host 127.0.0.1"),
+])  # fmt: skip
 def test_serve_sh_listens_elsewhere_only_with_a_key(tmp_path, environment, code, said):
     """`ENGINE_PYTHON` stands in for vLLM and prints what it was started with."""
     (tmp_path / "vllm/entrypoints/openai").mkdir(parents=True)

@@ -89,9 +89,7 @@ def reply(engine: OwnServers, policy: str) -> None:
     assert done.token_ids == scripted_reply([5, 6, 7], policy, 20, 3)
 
 
-def test_a_server_per_gpu_starts_with_the_policy_and_leaves_nothing_behind(
-    engine: Callable[..., OwnServers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_server_per_gpu_starts_with_the_policy_and_leaves_nothing_behind(engine, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_TOKEN", "of the user")
     monkeypatch.setenv("R3L_VLLM_OPTIONS", "--seed 3")
     own = engine(PolicySettings(adapter="lora", lora_rank=20, context_tokens=512), gpus="4,5")
@@ -116,9 +114,7 @@ def test_a_server_per_gpu_starts_with_the_policy_and_leaves_nothing_behind(
     until(lambda: not any(group_of(leader) for leader in groups), "processes are left")
 
 
-def test_the_gpus_are_those_that_this_process_sees(
-    engine: Callable[..., OwnServers], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_gpus_are_those_that_this_process_sees(engine, tmp_path, monkeypatch):
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "2,6")
     own = engine(gpus="1")
     own.load_policy(FULL)
@@ -127,9 +123,7 @@ def test_the_gpus_are_those_that_this_process_sees(
         engine(gpus="4").load_policy(FULL)
 
 
-def test_what_keeps_it_from_starting_is_said(
-    engine: Callable[..., OwnServers], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_keeps_it_from_starting_is_said(engine, monkeypatch):
     with monkeypatch.context() as other:
         other.setenv("R3L_VLLM_PYTHON", "nowhere/bin/python")
         with pytest.raises(EngineError, match=r"there is no .*/nowhere/bin/python.*uv venv .*nowhere.* install .*vllm"):
@@ -161,9 +155,7 @@ def test_a_server_that_dies_is_started_again_and_given_the_policy(engine: Callab
     until(lambda: not group_of(second), "processes of the killed guard are left")
 
 
-def test_one_that_dies_too_often_is_given_up_with_its_last_words(
-    engine: Callable[..., OwnServers], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_that_dies_too_often_is_given_up_with_its_last_words(engine, monkeypatch):
     own = engine(restarts=1)
     own.load_policy(FULL)
     monkeypatch.setenv("VLLM_STAND_IN", "broken")

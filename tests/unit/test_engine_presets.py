@@ -44,9 +44,7 @@ def test_smollm2_trains_an_adapter_with_the_embedded_engine() -> None:
 
 
 @pytest.mark.parametrize("model", sorted(PAPER))
-def test_the_papers_models_are_fetched_where_they_are_not_there(
-    model: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_papers_models_are_fetched_where_they_are_not_there(model, tmp_path, monkeypatch):
     fetched: list[tuple[str, Path]] = []
     monkeypatch.setattr(made_policies, "_fetch", lambda repository, folder: fetched.append((repository, folder)))
     path = Path(compose(policy=model).policy.path)

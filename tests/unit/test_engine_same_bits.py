@@ -114,9 +114,7 @@ def _attend(
 
 
 @pytest.mark.parametrize("tokens", [1, 8, 40, 100])
-def test_a_product_that_depends_on_its_number_of_tokens_goes_by_tiles(
-    monkeypatch: pytest.MonkeyPatch, tokens: int
-) -> None:
+def test_a_product_that_depends_on_its_number_of_tokens_goes_by_tiles(monkeypatch, tokens):
     """A library whose results change above 32 tokens, as those of oneDNN do in bfloat16 on some processors."""
     product = PackedLinear._product
 

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -154,9 +153,7 @@ def test_a_later_host_takes_servers_as_they_are_and_loads_what_is_lost(made: lis
     assert server.adapters["r3l-d9"] == "policies/9"
 
 
-def test_servers_pull_the_policy_out_of_the_store(
-    made: list[Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_servers_pull_the_policy_out_of_the_store(made, tmp_path, monkeypatch):
     from flows.placement.puller import Puller, PullerServer
     from r3l.store.policies.snapshots import snapshot_digest
     from r3l.store.stage import Store

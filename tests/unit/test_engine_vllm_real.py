@@ -125,9 +125,7 @@ def check(engine: VllmServer, trainer: torch.nn.Module) -> None:
     torch.testing.assert_close(torch.tensor(reply.logprobs, dtype=torch.float64), scored, atol=5e-3, rtol=0)
 
 
-def test_full_weights_and_adapters_are_loaded_at_run_time(
-    engine: VllmServer, policies: dict[str, PolicySnapshot]
-) -> None:
+def test_full_weights_and_adapters_are_loaded_at_run_time(engine, policies):
     engine.load_policy(policies["later"])
     assert engine.context_limit == CONTEXT
     check(engine, plain_model(policies["later"]))
@@ -139,9 +137,7 @@ def test_full_weights_and_adapters_are_loaded_at_run_time(
     check(engine, plain_model(policies["later"]))
 
 
-def test_a_planted_policy_is_caught_by_its_canary(
-    engine: VllmServer, policies: dict[str, PolicySnapshot], tmp_path: Path
-) -> None:
+def test_a_planted_policy_is_caught_by_its_canary(engine, policies, tmp_path):
     """The server answers that it has loaded the new policy by its name; what it has read are other weights."""
     engine.load_policy(policies["later"])
     update = updated_adapter(policies["later"], tmp_path)
@@ -187,9 +183,7 @@ def test_seeds_stop_tokens_and_schemas_are_respected(engine: VllmServer, policie
 
 
 @pytest.mark.parametrize("start", ["start", "adapter"])
-def test_iterations_sample_from_the_weights_that_the_trainer_wrote(
-    engine: VllmServer, policies: dict[str, PolicySnapshot], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, start: str
-) -> None:
+def test_iterations_sample_from_the_weights_that_the_trainer_wrote(engine, policies, tmp_path, monkeypatch, start):
     """From whole weights, and from an adapter whose base is not what the server runs; then from the adapter that the
     first update wrote."""
     monkeypatch.setenv("R3L_ENGINE_KEY", KEY)
@@ -232,9 +226,7 @@ def test_every_route_of_the_real_server_asks_for_the_key(engine: VllmServer, rou
     assert httpx.get(url, headers={"Authorization": f"Bearer {KEY}"}).status_code in (200, 405)
 
 
-def test_a_run_starts_it_itself_and_starts_it_again(
-    policies: dict[str, PolicySnapshot], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_starts_it_itself_and_starts_it_again(policies, tmp_path, monkeypatch):
     """As a child: from the first policy on, with the next one's weights, after a SIGKILL of the server, to its end."""
     monkeypatch.setenv("R3L_VLLM_PYTHON", str(ENVIRONMENT.absolute() / "bin/python"))
     monkeypatch.setenv("R3L_VLLM_OPTIONS", "--enforce-eager")

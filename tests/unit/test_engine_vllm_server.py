@@ -6,7 +6,6 @@ import json
 import time
 from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -61,13 +60,9 @@ def test_ids_in_ids_and_logprobs_out(servers: list[ScriptedVllm]) -> None:
     }  # fmt: skip
     assert body | asked == body
     assert engine.counts() | {"busy_seconds": 0} == {
-        "requests": 1,
-        "prompt_tokens": 3,
-        "cached_tokens": 1,
-        "sampled_tokens": 5,
-        "retried_calls": 0,
+        "requests": 1, "prompt_tokens": 3, "cached_tokens": 1, "sampled_tokens": 5, "retried_calls": 0,
         "busy_seconds": 0,
-    }
+    }  # fmt: skip
     engine.close()
 
 
@@ -113,9 +108,7 @@ def test_the_canary_asks_every_server(servers: list[ScriptedVllm]) -> None:
     [("policies/6", "runs the policy from before the last update"), ("policies/3", "does not run the policy")],
     ids=["stale", "wrong"],
 )
-def test_a_planted_policy_is_caught_on_any_server(
-    servers: list[ScriptedVllm], tmp_path: Path, asked: PolicySnapshot, instead: str, said: str
-) -> None:
+def test_a_planted_policy_is_caught_on_any_server(servers, tmp_path, asked, instead, said):
     """A server that answers that it has loaded what was asked for, and runs the policy before it, or another run's."""
     engine, ids, canary = engine_of(*servers), [4, 5, 6], tmp_path / "canary.json"
     after, before = ([scripted_logprob(path, place) for place in range(2)] for path in (asked.path, "policies/6"))

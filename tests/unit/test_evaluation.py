@@ -19,15 +19,12 @@ from tests.support.fakes import explorer
 from tests.support.records import corridor_task as task
 
 
-@pytest.mark.parametrize(
-    ("solved", "episodes", "low", "high"),
-    [
-        (81, 263, 0.2553, 0.3662),  # Newcombe 1998, table I, method 3
-        (15, 148, 0.0624, 0.1605),
-        (0, 20, 0.0, 0.1611),
-        (1, 29, 0.0061, 0.1718),
-    ],
-)
+@pytest.mark.parametrize(("solved", "episodes", "low", "high"), [
+    (81, 263, 0.2553, 0.3662),  # Newcombe 1998, table I, method 3
+    (15, 148, 0.0624, 0.1605),
+    (0, 20, 0.0, 0.1611),
+    (1, 29, 0.0061, 0.1718),
+])  # fmt: skip
 def test_wilson_intervals_of_newcombe(solved, episodes, low, high):
     assert wilson(solved, episodes) == pytest.approx((low, high), abs=5e-5)
 

@@ -77,15 +77,12 @@ def test_a_protocol_without_its_benchmark_is_refused():
         pose(compose(assignments=["evaluation.attempts=3"]))
 
 
-@pytest.mark.parametrize(
-    ("name", "more", "message"),
-    [
-        ("gsm9k", {}, "unknown benchmark 'gsm9k': expected one of alfworld"),
-        ("gsm8k", {"answer_format": "prose"}, "no answer format 'prose': expected answer or boxed"),
-        ("webshop", {"answer_format": "boxed"}, "no answer format 'boxed': expected none"),
-        ("webshop", {"attempts": 3}, "attempts=3 is for problems"),
-    ],
-)
+@pytest.mark.parametrize(("name", "more", "message"), [
+    ("gsm9k", {}, "unknown benchmark 'gsm9k': expected one of alfworld"),
+    ("gsm8k", {"answer_format": "prose"}, "no answer format 'prose': expected answer or boxed"),
+    ("webshop", {"answer_format": "boxed"}, "no answer format 'boxed': expected none"),
+    ("webshop", {"attempts": 3}, "attempts=3 is for problems"),
+])  # fmt: skip
 def test_what_a_benchmark_does_not_have_is_refused(name, more, message):
     with pytest.raises(ConfigError, match=message):
         pose_benchmark(Config(), name, **more)

@@ -78,15 +78,12 @@ def test_the_distilled_prefix_is_the_bases_ids_and_the_suffix_the_sampled_ids():
     assert distilled.trajectory.response_tokens == 5 * len("!right|")
 
 
-@pytest.mark.parametrize(
-    ("pivot", "position", "begins"),
-    [
-        (0, "mid_system", "<s>Walk.\n\nYour previous attempt"),
-        (2, "mid_system", "<s>Your previous attempt"),
-        (2, "user", "<u>Your previous attempt"),
-        (2, "system", "<s>Walk.\n\nYour previous attempt"),
-    ],
-)
+@pytest.mark.parametrize(("pivot", "position", "begins"), [
+    (0, "mid_system", "<s>Walk.\n\nYour previous attempt"),
+    (2, "mid_system", "<s>Your previous attempt"),
+    (2, "user", "<u>Your previous attempt"),
+    (2, "system", "<s>Walk.\n\nYour previous attempt"),
+])  # fmt: skip
 def test_where_the_guidance_stands(pivot, position, begins):
     plan = SamplingPlan(
         bases=1, reflection="report", retries_per_base=1, retry_when="not_success", guidance_position=position
@@ -110,40 +107,37 @@ def test_outcome_success_means_no_retry():
     assert (retries, distilled, events) == ([], [], [])
 
 
-@pytest.mark.parametrize(
-    ("reply", "rule", "pivot", "reason"),
-    [
-        ("nothing", "skip", None, "no JSON object in the reply"),
-        (report(99), "skip", None, "retry_from_step: expected 0 to 7, got 99"),
-        (report(8), "clamp", 7, "retry_from_step: expected 0 to 7, got 8"),
-        (report(-1), "clamp", 0, "retry_from_step: expected 0 to 7, got -1"),
-        (report(99), "clamp", 7, "retry_from_step: expected 0 to 7, got 99"),
-        (report(-3), "clamp", 0, "retry_from_step: expected 0 to 7, got -3"),
-        (report("soon"), "clamp", None, "retry_from_step: expected an integer, got 'soon'"),
-        ("nothing", "zero", 0, "no JSON object in the reply"),
-        (report(9_999_999_999), "clamp", 7, "retry_from_step: expected 0 to 7, got 9999999999"),
-        (report(-1e10), "clamp", 0, "retry_from_step: expected 0 to 7, got -10000000000"),
-        (report("9999999999"), "clamp", 7, "retry_from_step: expected 0 to 7, got 9999999999"),
-        (report(float("nan")), "clamp", None, "not valid JSON: NaN is no number"),
-        (report("1_0"), "clamp", None, "retry_from_step: expected an integer, got '1_0'"),
-        (report(0).replace("0}", "1e400}"), "clamp", None, "retry_from_step: expected an integer, got inf"),
-        (report(0).replace("0}", "9" * 310 + "}"), "clamp", 7, "retry_from_step: expected 0 to 7, got " + "9" * 80),
-        (report(0).replace("0}", "9" * 5_000 + "}"), "clamp", None, "not valid JSON: a number of 5000 digits"),
-        (
-            report(0, extra="[]").replace('"[]"', "[" * 64 + "]" * 64),
-            "skip",
-            None,
-            "not valid JSON: nested more than 64 levels deep",
-        ),
-        (report(0).replace("0}", "[" * 100_000 + "}"), "skip", None, "not valid JSON: nested more than 64 levels deep"),
-        (
-            report(0).replace("go right", "\\ud800"),
-            "zero",
-            0,
-            "not valid JSON: it holds half of a surrogate pair, which is no character",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("reply", "rule", "pivot", "reason"), [
+    ("nothing", "skip", None, "no JSON object in the reply"),
+    (report(99), "skip", None, "retry_from_step: expected 0 to 7, got 99"),
+    (report(8), "clamp", 7, "retry_from_step: expected 0 to 7, got 8"),
+    (report(-1), "clamp", 0, "retry_from_step: expected 0 to 7, got -1"),
+    (report(99), "clamp", 7, "retry_from_step: expected 0 to 7, got 99"),
+    (report(-3), "clamp", 0, "retry_from_step: expected 0 to 7, got -3"),
+    (report("soon"), "clamp", None, "retry_from_step: expected an integer, got 'soon'"),
+    ("nothing", "zero", 0, "no JSON object in the reply"),
+    (report(9_999_999_999), "clamp", 7, "retry_from_step: expected 0 to 7, got 9999999999"),
+    (report(-1e10), "clamp", 0, "retry_from_step: expected 0 to 7, got -10000000000"),
+    (report("9999999999"), "clamp", 7, "retry_from_step: expected 0 to 7, got 9999999999"),
+    (report(float("nan")), "clamp", None, "not valid JSON: NaN is no number"),
+    (report("1_0"), "clamp", None, "retry_from_step: expected an integer, got '1_0'"),
+    (report(0).replace("0}", "1e400}"), "clamp", None, "retry_from_step: expected an integer, got inf"),
+    (report(0).replace("0}", "9" * 310 + "}"), "clamp", 7, "retry_from_step: expected 0 to 7, got " + "9" * 80),
+    (report(0).replace("0}", "9" * 5_000 + "}"), "clamp", None, "not valid JSON: a number of 5000 digits"),
+    (
+        report(0, extra="[]").replace('"[]"', "[" * 64 + "]" * 64),
+        "skip",
+        None,
+        "not valid JSON: nested more than 64 levels deep",
+    ),
+    (report(0).replace("0}", "[" * 100_000 + "}"), "skip", None, "not valid JSON: nested more than 64 levels deep"),
+    (
+        report(0).replace("go right", "\\ud800"),
+        "zero",
+        0,
+        "not valid JSON: it holds half of a surrogate pair, which is no character",
+    ),
+])  # fmt: skip
 def test_the_rule_for_invalid_reflections(reply, rule, pivot, reason):
     plan = SamplingPlan(
         bases=1, reflection="report", retries_per_base=1, retry_when="not_success", invalid_reflection=rule

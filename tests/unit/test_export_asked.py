@@ -68,16 +68,13 @@ def test_a_question_of_a_user_opens_its_tables_alone_and_what_cant_be_done_is_sa
         connect(there, ["sample"], verify=True)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "no r3l/index.json there; `r3l export"),
-        ("{", "can't be read"),
-        ('{"form": 2}', "the form 2, expected 1"),
-        ('{"form": 1, "tables": ["turns"], "branches": []}', "manifests of r3l/index.json: expected names, got None"),
-        ('{"form": 1, "tables": ["turns", 1], "branches": [], "manifests": []}', "tables of r3l/index.json"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (None, "no r3l/index.json there; `r3l export"),
+    ("{", "can't be read"),
+    ('{"form": 2}', "the form 2, expected 1"),
+    ('{"form": 1, "tables": ["turns"], "branches": []}', "manifests of r3l/index.json: expected names, got None"),
+    ('{"form": 1, "tables": ["turns", 1], "branches": [], "manifests": []}', "tables of r3l/index.json"),
+])  # fmt: skip
 def test_an_address_without_an_export_is_refused(tmp_path, content, message):
     (tmp_path / "r3l").mkdir()
     if content:

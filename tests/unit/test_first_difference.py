@@ -87,9 +87,7 @@ SECONDS = {"base": ("trajectories", "seconds"), "reflections": ("reflections", "
 
 
 @pytest.mark.parametrize(("cause", "iteration", "stage", "plant"), PLANTED)
-def test_a_planted_cause_is_named_at_its_place(
-    tmp_path: Path, cause: str, iteration: int, stage: str, plant: dict[str, Any]
-) -> None:
+def test_a_planted_cause_is_named_at_its_place(tmp_path, cause, iteration, stage, plant):
     found = compared(tmp_path, iteration, stage, plant)
     assert found is not None
     assert (found.cause, found.iteration, found.stage) == (cause, iteration, stage)
@@ -207,12 +205,8 @@ def compared(
     shutil.rmtree(folder / "copy" / ref.key.folder)
     inputs = {name: value for name, value in plant.items() if name not in {"table", "change"}}
     copy.commit(
-        ref.key,
-        tables,
-        fingerprint="f" * 64 if inputs else ref.fingerprint,
-        parents=[],
-        settings=manifest["settings"] | inputs.get("settings", {}),
-        policy=inputs.get("policy", manifest["policy"]),
+        ref.key, tables, fingerprint="f" * 64 if inputs else ref.fingerprint, parents=[],
+        settings=manifest["settings"] | inputs.get("settings", {}), policy=inputs.get("policy", manifest["policy"]),
         seed=inputs.get("seed", manifest["seed"]),
-    )
+    )  # fmt: skip
     return parting(Line(original, RUN), Line(copy, RUN))

@@ -121,16 +121,13 @@ def test_a_wrong_answer_is_refused_by_the_schema():
             jsonschema.validate(answers, schema)
 
 
-@pytest.mark.parametrize(
-    ("answers", "name"),
-    [
-        ({"rollout": {"group_size": 7}}, "rollout.group_size"),
-        ({"method": {"kind": "grpo", "clip_low": 3}}, "method.clip_low"),
-        ({"method": "papr"}, "method"),
-        ({"rollout": {"task": 1}}, "rollout"),
-        ({"runn": "x"}, "'runn' was unexpected"),
-    ],
-)
+@pytest.mark.parametrize(("answers", "name"), [
+    ({"rollout": {"group_size": 7}}, "rollout.group_size"),
+    ({"method": {"kind": "grpo", "clip_low": 3}}, "method.clip_low"),
+    ({"method": "papr"}, "method"),
+    ({"rollout": {"task": 1}}, "rollout"),
+    ({"runn": "x"}, "'runn' was unexpected"),
+])  # fmt: skip
 def test_prefect_names_the_parameter_that_is_wrong(answers, name):
     schema = iterate.parameters.model_dump()
     with pytest.raises(ValidationError, match=re.escape(name)):

@@ -168,13 +168,9 @@ def test_what_the_policy_did_not_write_is_no_meta_task_unless_said():
     assert reasons["reflection=1"] == reasons["retry=1"] == "written by the oracle: not the policy's own guidance"
     rows, events = training_rows_stage(R3LSettings(sft_guidance="any"), episodes, reports, credit)
     assert [(row.role, row.source_id.rpartition("/")[2]) for row in rows if row.role != "explore"] == [
-        ("reflect", "reflection=0"),
-        ("retry", "retry=0"),
-        ("retry", "retry=1"),
-        ("reflect", "reflection=2"),
-        ("retry", "retry=2"),
-        ("retry", "retry=3"),
-    ]
+        ("reflect", "reflection=0"), ("retry", "retry=0"), ("retry", "retry=1"), ("reflect", "reflection=2"),
+        ("retry", "retry=2"), ("retry", "retry=3"),
+    ]  # fmt: skip
     assert "no tokens of the policy" in {event.subject_id: event.reason for event in events}[reports[3].reflection_id]
 
 
@@ -390,15 +386,12 @@ def test_a_served_teacher_is_asked_in_words_and_again_after_a_fault(serving):
     assert body == {"model": "big", "messages": CHAT, "temperature": 0.7, "max_tokens": 64, "seed": 5}
 
 
-@pytest.mark.parametrize(
-    ("usage", "counts"),
-    [
-        ({"prompt_tokens": 700, "completion_tokens": 40, "total_tokens": 740}, (700, 40)),
-        ({"prompt_tokens": "700", "completion_tokens": -1}, (None, None)),
-        ({"prompt_tokens": True, "completion_tokens": 1 << 40}, (None, None)),
-        ("many", (None, None)),
-    ],
-)
+@pytest.mark.parametrize(("usage", "counts"), [
+    ({"prompt_tokens": 700, "completion_tokens": 40, "total_tokens": 740}, (700, 40)),
+    ({"prompt_tokens": "700", "completion_tokens": -1}, (None, None)),
+    ({"prompt_tokens": True, "completion_tokens": 1 << 40}, (None, None)),
+    ("many", (None, None)),
+])  # fmt: skip
 def test_the_tokens_of_a_served_teacher_are_those_that_its_server_counts(serving, usage, counts):
     teacher = ServedTeacher(serving(saying(usage=usage)).address, "big")
     assert teacher.write("r", CHAT, ASKED).result().counts == counts
@@ -439,15 +432,12 @@ def test_the_teachers_digest_belongs_to_the_reflections(tmp_path):
     assert not same_tokens(one, tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("settings", "said"),
-    [
-        ({"guidance": "teacher"}, "needs method.teacher"),
-        ({"guidance": "teacher", "teacher": "http://h:1"}, "name its model with method.teacher_model"),
-        ({"guidance": "teacher", "teacher": "folder", "teacher_every": 2}, "teacher_every=2 goes with"),
-        ({"teacher": "start", "teacher_every": 2}, "teacher_every=2 goes with"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "said"), [
+    ({"guidance": "teacher"}, "needs method.teacher"),
+    ({"guidance": "teacher", "teacher": "http://h:1"}, "name its model with method.teacher_model"),
+    ({"guidance": "teacher", "teacher": "folder", "teacher_every": 2}, "teacher_every=2 goes with"),
+    ({"teacher": "start", "teacher_every": 2}, "teacher_every=2 goes with"),
+])  # fmt: skip
 def test_a_teacher_that_is_none_is_refused(settings, said):
     with pytest.raises(ConfigError, match=said):
         teaching(**settings)

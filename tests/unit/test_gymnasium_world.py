@@ -104,13 +104,10 @@ def test_numbers_are_actions_of_a_discrete_space() -> None:
 
 
 @needs_gymnasium
-@pytest.mark.parametrize(
-    ("env", "reason"),
-    [
-        ("tests.support.gym_safe:Numbers-v0", "observes int: expected text"),
-        ("NoSuch-v0", "gymnasium has no environment NoSuch-v0"),
-    ],
-)
+@pytest.mark.parametrize(("env", "reason"), [
+    ("tests.support.gym_safe:Numbers-v0", "observes int: expected text"),
+    ("NoSuch-v0", "gymnasium has no environment NoSuch-v0"),
+])  # fmt: skip
 def test_what_is_no_text_environment_says_so(env: str, reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(plugins.NAMED, env)
     world = make_world(SETTINGS.model_copy(update={"env": env}))

@@ -149,34 +149,31 @@ HOT_MUG = game((Wanted("mug", ("hot",)),), {"mug 1": 0, "cup 1": 1})
 FETCH = ["go to cabinet 1", "open cabinet 1", "take mug 1 from cabinet 1"]
 
 
-@pytest.mark.parametrize(
-    ("actions", "verdict"),
-    [
-        (
-            [*FETCH, "go to microwave 1", "heat mug 1 with microwave 1", "go to box 1", "move mug 1 to box 1"],
-            Verdict(None, "won"),
-        ),
-        (
-            [*FETCH, "go to fridge 1", "cool mug 1 with fridge 1", "go to microwave 1", "heat mug 1 with microwave 1"],
-            Verdict(4, "lost"),
-        ),
-        ([*FETCH, "go to box 1", "move mug 1 to box 1"], Verdict(4, "lost")),
-        (
-            [*FETCH, "go to microwave 1", "heat mug 1 with microwave 1", "heat mug 1 with microwave 1"],
-            Verdict(5, "lost"),
-        ),
-        ([*FETCH, "go to countertop 1", "move mug 1 to countertop 1", "look"], Verdict(3, "wasted")),
-        ([*FETCH, "go to microwave 1", "", "look", "inventory"], Verdict(4, "wasted")),
-        (
-            ["go to countertop 1", "go to fridge 1", "open fridge 1", "go to countertop 1", "go to fridge 1"],
-            Verdict(3, "wasted"),
-        ),
-        (["go to countertop 1", "go to fridge 1", "open fridge 1"], Verdict(0, "slow")),
-        ([*FETCH, "go to microwave 1"], Verdict(3, "slow")),
-        (["look", "go to cabinet 1", "open cabinet 1", "take mug 1 from cabinet 1", "look"], Verdict(4, "wasted")),
-        ([], Verdict(0, "slow")),
-    ],
-)
+@pytest.mark.parametrize(("actions", "verdict"), [
+    (
+        [*FETCH, "go to microwave 1", "heat mug 1 with microwave 1", "go to box 1", "move mug 1 to box 1"],
+        Verdict(None, "won"),
+    ),
+    (
+        [*FETCH, "go to fridge 1", "cool mug 1 with fridge 1", "go to microwave 1", "heat mug 1 with microwave 1"],
+        Verdict(4, "lost"),
+    ),
+    ([*FETCH, "go to box 1", "move mug 1 to box 1"], Verdict(4, "lost")),
+    (
+        [*FETCH, "go to microwave 1", "heat mug 1 with microwave 1", "heat mug 1 with microwave 1"],
+        Verdict(5, "lost"),
+    ),
+    ([*FETCH, "go to countertop 1", "move mug 1 to countertop 1", "look"], Verdict(3, "wasted")),
+    ([*FETCH, "go to microwave 1", "", "look", "inventory"], Verdict(4, "wasted")),
+    (
+        ["go to countertop 1", "go to fridge 1", "open fridge 1", "go to countertop 1", "go to fridge 1"],
+        Verdict(3, "wasted"),
+    ),
+    (["go to countertop 1", "go to fridge 1", "open fridge 1"], Verdict(0, "slow")),
+    ([*FETCH, "go to microwave 1"], Verdict(3, "slow")),
+    (["look", "go to cabinet 1", "open cabinet 1", "take mug 1 from cabinet 1", "look"], Verdict(4, "wasted")),
+    ([], Verdict(0, "slow")),
+])  # fmt: skip
 def test_the_oracle_names_the_turn_to_retry_from(actions, verdict):
     assert oracle_pivot(task(HOT_MUG), actions) == verdict
 

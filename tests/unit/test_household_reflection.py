@@ -31,66 +31,63 @@ def task(game: Game = GAME) -> Task:
     return Task(0, 0, "household/x", "household", "train", "t", game.to_json(), 0)
 
 
-@pytest.mark.parametrize(
-    ("actions", "pivot", "cause", "advice"),
-    [
-        (
-            [*FETCH, *HEAT, "go to box 1", "move mug 1 to box 1"],
-            6,
-            "mug 1 was moved too early.",
-            "First clean mug 1 with sinkbasin 1, then move mug 1 to box 1.",
-        ),
-        (
-            [*FETCH, "go to box 1", "move mug 1 to box 1"],
-            4,
-            "mug 1 was moved too early.",
-            "First clean mug 1 with sinkbasin 1 and heat mug 1 with microwave 1, then move mug 1 to box 1.",
-        ),
-        (
-            [*FETCH, "go to fridge 1", "cool mug 1 with fridge 1", "look"],
-            4,
-            "mug 1 was to be clean and hot.",
-            "Do not cool mug 1.",
-        ),
-        (
-            [*FETCH, "go to garbagecan 1", "move mug 1 to garbagecan 1"],
-            4,
-            "mug 1 can't be taken out of the garbagecan.",
-            "Do not move mug 1 to the garbagecan.",
-        ),
-        (
-            ["go to countertop 1", "take knife 1 from countertop 1", "slice tomato 1 with knife 1"],
-            2,
-            "tomato 1 is asked for whole.",
-            "Do not slice tomato 1.",
-        ),
-        (
-            ["go to countertop 1", "take cup 1 from countertop 1", "go to box 1", "move cup 1 to box 1"],
-            3,
-            "cup 1 can't be taken out of the box.",
-            "Do not move cup 1 to the box.",
-        ),
-        (
-            [*FETCH, *HEAT, "look", "look"],
-            5,
-            "mug 1 is not clean.",
-            "Clean mug 1 with sinkbasin 1, then move mug 1 to box 1.",
-        ),
-        (
-            ["go to countertop 1", "look", "look"],
-            1,
-            "No mug was found.",
-            "Look for mug in every place that was not looked into.",
-        ),
-        (
-            [*FETCH[:2], "look"],
-            2,
-            "mug 1 is not clean and hot.",
-            "Take mug 1 from cabinet 1, then clean mug 1 with sinkbasin 1, then heat mug 1 with microwave 1, then "
-            "move mug 1 to box 1.",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("actions", "pivot", "cause", "advice"), [
+    (
+        [*FETCH, *HEAT, "go to box 1", "move mug 1 to box 1"],
+        6,
+        "mug 1 was moved too early.",
+        "First clean mug 1 with sinkbasin 1, then move mug 1 to box 1.",
+    ),
+    (
+        [*FETCH, "go to box 1", "move mug 1 to box 1"],
+        4,
+        "mug 1 was moved too early.",
+        "First clean mug 1 with sinkbasin 1 and heat mug 1 with microwave 1, then move mug 1 to box 1.",
+    ),
+    (
+        [*FETCH, "go to fridge 1", "cool mug 1 with fridge 1", "look"],
+        4,
+        "mug 1 was to be clean and hot.",
+        "Do not cool mug 1.",
+    ),
+    (
+        [*FETCH, "go to garbagecan 1", "move mug 1 to garbagecan 1"],
+        4,
+        "mug 1 can't be taken out of the garbagecan.",
+        "Do not move mug 1 to the garbagecan.",
+    ),
+    (
+        ["go to countertop 1", "take knife 1 from countertop 1", "slice tomato 1 with knife 1"],
+        2,
+        "tomato 1 is asked for whole.",
+        "Do not slice tomato 1.",
+    ),
+    (
+        ["go to countertop 1", "take cup 1 from countertop 1", "go to box 1", "move cup 1 to box 1"],
+        3,
+        "cup 1 can't be taken out of the box.",
+        "Do not move cup 1 to the box.",
+    ),
+    (
+        [*FETCH, *HEAT, "look", "look"],
+        5,
+        "mug 1 is not clean.",
+        "Clean mug 1 with sinkbasin 1, then move mug 1 to box 1.",
+    ),
+    (
+        ["go to countertop 1", "look", "look"],
+        1,
+        "No mug was found.",
+        "Look for mug in every place that was not looked into.",
+    ),
+    (
+        [*FETCH[:2], "look"],
+        2,
+        "mug 1 is not clean and hot.",
+        "Take mug 1 from cabinet 1, then clean mug 1 with sinkbasin 1, then heat mug 1 with microwave 1, then "
+        "move mug 1 to box 1.",
+    ),
+])  # fmt: skip
 def test_failures_are_diagnosed_as_by_hand(actions, pivot, cause, advice):
     found = reflect(task(), actions)
     assert (found["trajectory_outcome"], found["retry_from_step"]) == ("failure", pivot)
@@ -108,13 +105,9 @@ def test_the_summary_names_the_task_and_the_last_useful_turn():
 
 def test_successes_are_judged_as_by_hand():
     rest = [
-        "go to box 1",
-        "move mug 1 to box 1",
-        "go to countertop 1",
-        "take tomato 1 from countertop 1",
-        "go to box 1",
+        "go to box 1", "move mug 1 to box 1", "go to countertop 1", "take tomato 1 from countertop 1", "go to box 1",
         "move tomato 1 to box 1",
-    ]
+    ]  # fmt: skip
     assert reflect(task(), [*FETCH, *HEAT, *CLEAN, *rest])["trajectory_outcome"] == "success"
     slow = reflect(task(), [*FETCH, "look", "inventory", "", "look", *HEAT, *CLEAN, *rest])
     assert (slow["trajectory_outcome"], slow["retry_from_step"]) == ("success_but_inefficient", 3)

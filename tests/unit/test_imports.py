@@ -131,13 +131,10 @@ def test_a_conversation_with_tools_has_a_turn_for_each_reply(store, tmp_path):
     assert asked(store, "SELECT reward FROM base") == [(1.0,)]
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ({"input": "a", "output": "b", "score": "high", "step": 1}, "line 1: score is 'high', expected a finite"),
-        ({"input": "a", "score": 1, "step": 1}, "line 1: expected an object with the texts input and output"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    ({"input": "a", "output": "b", "score": "high", "step": 1}, "line 1: score is 'high', expected a finite"),
+    ({"input": "a", "score": 1, "step": 1}, "line 1: expected an object with the texts input and output"),
+])  # fmt: skip
 def test_a_row_that_cant_be_read_is_named(store, tmp_path, line, message):
     with pytest.raises(StoreError, match=message):
         import_run(store, "theirs", "verl", written(tmp_path, line))

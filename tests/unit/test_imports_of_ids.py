@@ -141,24 +141,21 @@ def line_of_prime(**changed: object) -> dict:
     return {"traces": [{"rewards": {"a": {"score": 1.0}}, "nodes": [node | changed]}]}
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (line_of_prime(token_ids=[1, 2]), "mask has 1 values for 2 token ids"),
-        (line_of_prime(token_ids=[2**31]), "2147483648 is no token id"),
-        (line_of_prime(token_ids=[True]), "True is no token id"),
-        (line_of_prime(mask=[7]), "the mask holds 7, expected 0 or 1"),
-        (line_of_prime(logprobs=[-1.0, -2.0]), "2 values for the 1 sampled tokens"),
-        (line_of_prime(advantages=[float("inf")]), "an advantage is inf, expected a finite number"),
-        (line_of_prime(parent=0), "node 0 has the parent 0, expected a node before it"),
-        (line_of_prime(message={"role": "assistant", "content": "\ud800"}), "not what prime-rl writes"),
-        (line_of_prime(message="x"), "not what prime-rl writes"),
-        ({"traces": [{"rewards": {"a": {"score": float("nan")}}, "nodes": []}]}, "score is nan"),
-        ({"traces": [{"nodes": []}]}, "not what prime-rl writes .KeyError.'rewards'"),
-        ({"traces": None}, "not what prime-rl writes"),
-        ([], "expected an object, got list"),
-    ],
-)
+@pytest.mark.parametrize(("line", "message"), [
+    (line_of_prime(token_ids=[1, 2]), "mask has 1 values for 2 token ids"),
+    (line_of_prime(token_ids=[2**31]), "2147483648 is no token id"),
+    (line_of_prime(token_ids=[True]), "True is no token id"),
+    (line_of_prime(mask=[7]), "the mask holds 7, expected 0 or 1"),
+    (line_of_prime(logprobs=[-1.0, -2.0]), "2 values for the 1 sampled tokens"),
+    (line_of_prime(advantages=[float("inf")]), "an advantage is inf, expected a finite number"),
+    (line_of_prime(parent=0), "node 0 has the parent 0, expected a node before it"),
+    (line_of_prime(message={"role": "assistant", "content": "\ud800"}), "not what prime-rl writes"),
+    (line_of_prime(message="x"), "not what prime-rl writes"),
+    ({"traces": [{"rewards": {"a": {"score": float("nan")}}, "nodes": []}]}, "score is nan"),
+    ({"traces": [{"nodes": []}]}, "not what prime-rl writes .KeyError.'rewards'"),
+    ({"traces": None}, "not what prime-rl writes"),
+    ([], "expected an object, got list"),
+])  # fmt: skip
 def test_an_odd_line_of_prime_rl_is_named(store, tmp_path, line, message):
     file = tmp_path / "rollouts" / "step_1" / "train" / "effective" / "traces.jsonl"
     file.parent.mkdir(parents=True)
@@ -168,26 +165,19 @@ def test_an_odd_line_of_prime_rl_is_named(store, tmp_path, line, message):
     assert store.runs() == []
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"loss_mask": [1]}, "mask has 3 values for 4 token ids"),
-        ({"rollout_log_probs": [0.5] * 9}, "logprobs has 11 values"),
-        ({"response_length": 9}, "response_length is 9, expected 0 to 4"),
-        ({"reward": math.nan}, "score is nan"),
-        ({"reward": {"accuracy": 1.0, "format": 1.0}}, "of the rewards accuracy, format .*save it again"),
-        ({"tokens": None}, "not what slime writes"),
-    ],
-)
+@pytest.mark.parametrize(("changed", "message"), [
+    ({"loss_mask": [1]}, "mask has 3 values for 4 token ids"),
+    ({"rollout_log_probs": [0.5] * 9}, "logprobs has 11 values"),
+    ({"response_length": 9}, "response_length is 9, expected 0 to 4"),
+    ({"reward": math.nan}, "score is nan"),
+    ({"reward": {"accuracy": 1.0, "format": 1.0}}, "of the rewards accuracy, format .*save it again"),
+    ({"tokens": None}, "not what slime writes"),
+])  # fmt: skip
 def test_an_odd_sample_of_slime_is_named(store, tmp_path, changed, message):
     plain = {
-        "prompt": "a",
-        "tokens": [1, 2, 3, 4],
-        "response": "b",
-        "response_length": 2,
-        "status": "completed",
+        "prompt": "a", "tokens": [1, 2, 3, 4], "response": "b", "response_length": 2, "status": "completed",
         "reward": 1.0,
-    }
+    }  # fmt: skip
     torch.save({"rollout_id": 0, "samples": [plain | changed]}, tmp_path / "0.pt")
     with pytest.raises(StoreError, match=f"0.pt, sample 0: .*{message}"):
         import_run(store, "theirs", "slime", tmp_path)
@@ -218,17 +208,14 @@ def test_nothing_in_a_file_of_slime_is_run(store, tmp_path, monkeypatch):
         import_run(store, "theirs", "slime", tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"\x80\x04K\x01.", "this experience is a pickle, which is never opened"),
-        (experience(b"none", size=4), "its tensors .version 1. can't be read"),
-        (experience(b"none", before=2**63), "its tensors"),
-        (sequence(1, 2), "2 values for 1 token"),
-        (sequence(2, 2), "1.0 is no token id"),
-        (None, "not what trinity writes"),
-    ],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"\x80\x04K\x01.", "this experience is a pickle, which is never opened"),
+    (experience(b"none", size=4), "its tensors .version 1. can't be read"),
+    (experience(b"none", before=2**63), "its tensors"),
+    (sequence(1, 2), "2 values for 1 token"),
+    (sequence(2, 2), "1.0 is no token id"),
+    (None, "not what trinity writes"),
+])  # fmt: skip
 def test_an_odd_experience_of_trinity_is_named_and_no_pickle_opened(store, tmp_path, content, message):
     shutil.copy(BUFFER, tmp_path / "buffer.db")
     with sqlite3.connect(tmp_path / "buffer.db") as connection:

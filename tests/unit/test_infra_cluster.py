@@ -54,16 +54,13 @@ def test_every_manifest_is_valid_by_the_schemas_of_kubernetes(base):
     assert [said for one in base if (said := schema_finding(one))] == []
 
 
-@pytest.mark.parametrize(
-    ("name", "path", "value"),
-    [
-        ("Deployment/engine", ("spec", "replica"), 1),
-        ("Deployment/engine", ("spec", "replicas"), "one"),
-        ("NetworkPolicy/to-engine", ("spec", "podselector"), {}),
-        ("Ingress/r3l", ("spec", "rules"), {}),
-        ("HorizontalPodAutoscaler/environments", ("spec", "maxReplicas"), None),
-    ],
-)
+@pytest.mark.parametrize(("name", "path", "value"), [
+    ("Deployment/engine", ("spec", "replica"), 1),
+    ("Deployment/engine", ("spec", "replicas"), "one"),
+    ("NetworkPolicy/to-engine", ("spec", "podselector"), {}),
+    ("Ingress/r3l", ("spec", "rules"), {}),
+    ("HorizontalPodAutoscaler/environments", ("spec", "maxReplicas"), None),
+])  # fmt: skip
 def test_the_schemas_find_what_is_misspelt(base, name, path, value):
     wrong = copy.deepcopy(named(base, name))
     wrong[path[0]][path[1]] = value

@@ -72,24 +72,21 @@ def test_the_compose_file_breaks_no_rule(compose, keys):
     assert compose_findings(compose, keys) == []
 
 
-@pytest.mark.parametrize(
-    ("service", "change", "said"),
-    [
-        ("worker", {"user": None}, "worker: runs as root"),
-        ("engine", {"user": "0:0"}, "engine: runs as root"),
-        ("prefect", {"image": "prefecthq/prefect:3-latest"}, "prefect: image"),
-        ("postgres", {"image": "postgres:17"}, "postgres: image"),
-        ("objects", {"image": None}, "objects: image"),
-        ("audit", {"env_file": []}, "audit: listens without a key"),
-        ("engine", {"environment": {"R3L_ENGINE_KEY": "x"}}, "engine: plain secret R3L_ENGINE_KEY"),
-        ("prefect", {"environment": {"PREFECT_SERVER_DATABASE_PASSWORD": "x"}}, "prefect: plain secret"),
-        ("worker", {"deploy": {}}, "worker: no limits"),
-        ("audit", {"ports": ["4300:4300"]}, "audit: is published past the gateway"),
-        ("objects", {"cap_drop": []}, "objects: keeps privileges"),
-        ("gateway", {"read_only": False}, "gateway: writes into its image"),
-        ("engine", {"healthcheck": None}, "engine: no health check"),
-    ],
-)
+@pytest.mark.parametrize(("service", "change", "said"), [
+    ("worker", {"user": None}, "worker: runs as root"),
+    ("engine", {"user": "0:0"}, "engine: runs as root"),
+    ("prefect", {"image": "prefecthq/prefect:3-latest"}, "prefect: image"),
+    ("postgres", {"image": "postgres:17"}, "postgres: image"),
+    ("objects", {"image": None}, "objects: image"),
+    ("audit", {"env_file": []}, "audit: listens without a key"),
+    ("engine", {"environment": {"R3L_ENGINE_KEY": "x"}}, "engine: plain secret R3L_ENGINE_KEY"),
+    ("prefect", {"environment": {"PREFECT_SERVER_DATABASE_PASSWORD": "x"}}, "prefect: plain secret"),
+    ("worker", {"deploy": {}}, "worker: no limits"),
+    ("audit", {"ports": ["4300:4300"]}, "audit: is published past the gateway"),
+    ("objects", {"cap_drop": []}, "objects: keeps privileges"),
+    ("gateway", {"read_only": False}, "gateway: writes into its image"),
+    ("engine", {"healthcheck": None}, "engine: no health check"),
+])  # fmt: skip
 def test_the_rules_find_what_breaks_them(compose, keys, service, change, said):
     wrong = copy.deepcopy(compose)
     for name, value in change.items():

@@ -36,19 +36,16 @@ def credit(advantage: float, turns: list[float] | None = None) -> Credit:
     return Credit("a", "g", 0, 0, "base", 1.0, 2, 0.5, 0.7, 0.7, advantage, "top", 0, 0.0, turns)
 
 
-@pytest.mark.parametrize(
-    ("stored", "made", "what"),
-    [
-        ([credit(1.0)], [credit(1.0)], ""),
-        ([credit(math.nan)], [credit(math.nan)], ""),
-        ([credit(1.0)], [credit(1.0 + 1e-13)], ""),  # another processor's rounding
-        ([credit(1.0)], [credit(-1.0)], 'credit: row 0 ("a"): advantage is 1.0, computed: -1.0'),
-        ([credit(math.nan)], [credit(0.0)], 'credit: row 0 ("a"): advantage is NaN, computed: 0.0'),
-        ([credit(1, [1.0, 2])], [credit(1, [1.0, 3])], 'row 0 ("a"): turn_advantages is 2.0 at 1, computed: 3.0'),
-        ([credit(1, [1.0])], [credit(1)], 'row 0 ("a"): turn_advantages is [1.0], computed: null'),
-        ([credit(1.0)] * 2, [credit(1.0)], '2 rows are stored, 1 follow from its parents: "a" is stored 2 times'),
-    ],
-)
+@pytest.mark.parametrize(("stored", "made", "what"), [
+    ([credit(1.0)], [credit(1.0)], ""),
+    ([credit(math.nan)], [credit(math.nan)], ""),
+    ([credit(1.0)], [credit(1.0 + 1e-13)], ""),  # another processor's rounding
+    ([credit(1.0)], [credit(-1.0)], 'credit: row 0 ("a"): advantage is 1.0, computed: -1.0'),
+    ([credit(math.nan)], [credit(0.0)], 'credit: row 0 ("a"): advantage is NaN, computed: 0.0'),
+    ([credit(1, [1.0, 2])], [credit(1, [1.0, 3])], 'row 0 ("a"): turn_advantages is 2.0 at 1, computed: 3.0'),
+    ([credit(1, [1.0])], [credit(1)], 'row 0 ("a"): turn_advantages is [1.0], computed: null'),
+    ([credit(1.0)] * 2, [credit(1.0)], '2 rows are stored, 1 follow from its parents: "a" is stored 2 times'),
+])  # fmt: skip
 def test_the_first_difference_is_shown_with_both_values(stored, made, what):
     said = difference("credit", to_table("credit", stored), to_table("credit", made), COLUMNS)
     assert what in said if what else said == ""

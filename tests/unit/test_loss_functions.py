@@ -13,14 +13,10 @@ LOGP = torch.tensor([-0.5, -1.0, -2.0, -0.1], dtype=torch.float64)
 OLD = torch.tensor([-0.9, -0.9, -1.2, -0.1], dtype=torch.float64)
 WEIGHTS = torch.tensor([0.25, 0.25, 0.0, 0.5], dtype=torch.float64)
 SETTINGS: dict[str, dict[str, float]] = {
-    "policy_gradient": {},
-    "cross_entropy": {},
-    "clipped_ratio": {"clip_low": 0.2, "clip_high": 0.28},
-    "cispo": {"clip_low": 0.2, "clip_high": 0.28},
-    "balanced_ratio": {"clip_low": 0.2, "clip_high": 0.28},
-    "sequence_ratio": {"clip_low": 0.3, "clip_high": 0.4},
-    "shaped_ratio": {"gamma": 0.1},
-}
+    "policy_gradient": {}, "cross_entropy": {}, "clipped_ratio": {"clip_low": 0.2, "clip_high": 0.28},
+    "cispo": {"clip_low": 0.2, "clip_high": 0.28}, "balanced_ratio": {"clip_low": 0.2, "clip_high": 0.28},
+    "sequence_ratio": {"clip_low": 0.3, "clip_high": 0.4}, "shaped_ratio": {"gamma": 0.1},
+}  # fmt: skip
 
 
 def run(name: str, advantage: float, logp: Tensor = LOGP, **settings: float) -> RowLoss:

@@ -27,18 +27,15 @@ REFLECTION = Reflection(
 )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("gold", "text", "there"),
-    [
-        ("12", "it is 12.", True), ("12", "12", True), ("12", "(12)", True), ("12", "112", False),
-        ("12", "1.12", False), ("12", "12.5", False), ("12", "1,12", False), ("12", "12,000", False),
-        ("12", "x12", False), ("\\frac{1}{2}", "so \\frac{1}{2}!", True), ("p - q", "p-q", True),
-        ("p - q", "p + q", False), ("", "anything", False), ("27", "2027", False), ("7", "7", True),
-        ("7", "so it is 7.", True), ("7", "The answer should be 7!", True), ("7", "x = 7", True),
-        ("7", "x = 17", False), ("7", "In turn 7 the sign was lost.", False), ("7", "the answer is 17", False),
-        ("7", "Recheck step 7.", False),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("gold", "text", "there"), [
+    ("12", "it is 12.", True), ("12", "12", True), ("12", "(12)", True), ("12", "112", False),
+    ("12", "1.12", False), ("12", "12.5", False), ("12", "1,12", False), ("12", "12,000", False),
+    ("12", "x12", False), ("\\frac{1}{2}", "so \\frac{1}{2}!", True), ("p - q", "p-q", True),
+    ("p - q", "p + q", False), ("", "anything", False), ("27", "2027", False), ("7", "7", True),
+    ("7", "so it is 7.", True), ("7", "The answer should be 7!", True), ("7", "x = 7", True),
+    ("7", "x = 17", False), ("7", "In turn 7 the sign was lost.", False), ("7", "the answer is 17", False),
+    ("7", "Recheck step 7.", False),
+])  # fmt: skip
 def test_a_gold_answer_is_found_as_a_whole_word_or_number(gold, text, there):
     assert holds(gold, text) is there
 
@@ -53,14 +50,11 @@ def test_rows_without_a_leak_have_no_finding():
     assert gold_leaks([TASK], [BASE], TURNS, [REFLECTION]) == []
 
 
-@pytest.mark.parametrize(
-    ("turns", "base", "where", "subject"),
-    [
-        ([replace(TURNS[0], observation=f"{QUESTION} (It is 45.)"), TURNS[1]], BASE, "opening", "b/turn=0"),
-        ([TURNS[0], replace(TURNS[1], observation="Not 42 but 45.")], BASE, "feedback", "b/turn=0"),
-        (TURNS, replace(BASE, final_observation="The answer was 45."), "feedback", "b/turn=1"),
-    ],
-)
+@pytest.mark.parametrize(("turns", "base", "where", "subject"), [
+    ([replace(TURNS[0], observation=f"{QUESTION} (It is 45.)"), TURNS[1]], BASE, "opening", "b/turn=0"),
+    ([TURNS[0], replace(TURNS[1], observation="Not 42 but 45.")], BASE, "feedback", "b/turn=0"),
+    (TURNS, replace(BASE, final_observation="The answer was 45."), "feedback", "b/turn=1"),
+])  # fmt: skip
 def test_a_leak_in_what_the_world_says_is_found(turns, base, where, subject):
     (leak,) = gold_leaks([TASK], [base], turns)
     assert (leak.where, leak.subject_id, leak.gold) == (where, subject, "45")
@@ -73,14 +67,11 @@ def test_a_leak_in_guidance_is_found_unless_the_policy_said_it_itself():
     assert gold_leaks([TASK], [BASE], [TURNS[0], replace(TURNS[1], response="perhaps 45, no: 40")], [leaking]) == []
 
 
-@pytest.mark.parametrize(
-    "report",
-    [
-        '{"improvement_suggestion": "Add 3.", "retry_from_step": 45}',  # a number of turns
-        '{"improvement_suggestion": "Add 3.", "notes": [{"at": "turn 44"}]}',
-        "not JSON, and no number",
-    ],
-)
+@pytest.mark.parametrize("report", [
+    '{"improvement_suggestion": "Add 3.", "retry_from_step": 45}',  # a number of turns
+    '{"improvement_suggestion": "Add 3.", "notes": [{"at": "turn 44"}]}',
+    "not JSON, and no number",
+])  # fmt: skip
 def test_guidance_without_the_answer_in_its_words(report):
     assert gold_leaks([TASK], [BASE], TURNS, [replace(REFLECTION, report=report)]) == []
 

@@ -96,15 +96,12 @@ def test_question_gold_answer_and_type_of_each_layout(layout):
     assert Problem.from_json(problem.to_json()) == problem
 
 
-@pytest.mark.parametrize(
-    ("row", "what"),
-    [
-        ({"answer": "5"}, "question"),
-        ({"question": "x"}, "gold answer"),
-        ({}, "question"),
-        ({"problem": "x", "solution": "no box"}, "gold answer"),
-    ],
-)
+@pytest.mark.parametrize(("row", "what"), [
+    ({"answer": "5"}, "question"),
+    ({"question": "x"}, "gold answer"),
+    ({}, "question"),
+    ({"problem": "x", "solution": "no box"}, "gold answer"),
+])  # fmt: skip
 def test_a_row_without_question_or_gold_answer_says_so(row, what):
     with pytest.raises(WorldError, match=f"row 00003: no {what} in its columns"):
         problem_of(row, "00003", "set")
@@ -177,13 +174,10 @@ def test_offline_and_not_installed_name_the_way_out(monkeypatch):
         world.tasks("test")
 
 
-@pytest.mark.parametrize(
-    ("dataset", "split", "message"),
-    [
-        ("math500", "train", "no split 'train': expected one of test"),
-        ("no_such_set", "test", "no such file, and no set of that name; expected procedural, dapo"),
-    ],
-)
+@pytest.mark.parametrize(("dataset", "split", "message"), [
+    ("math500", "train", "no split 'train': expected one of test"),
+    ("no_such_set", "test", "no such file, and no set of that name; expected procedural, dapo"),
+])  # fmt: skip
 def test_sets_and_splits_that_there_are_not(dataset, split, message):
     with pytest.raises(WorldError, match=message):
         MathWorld(MathSettings(dataset=dataset, data_root="nowhere")).tasks(split)
@@ -211,19 +205,16 @@ def test_a_question_counts_once_whatever_its_spacing():
     assert [problem.name for problem in distinct(problems)] == ["a", "c"]
 
 
-@pytest.mark.parametrize(
-    ("row", "gold"),
-    [
-        ({"answer": "... #### (1, 2)"}, "(1, 2)"), ({"answer": "#### (100,200)"}, "(100,200)"),
-        ({"answer": "#### 1,234,567"}, "1234567"), ({"answer": "#### $1,234.50"}, "$1234.50"),
-        ({"answer": "#### 12,34"}, "12,34"), ({"answer": "#### 1,234, 5,678"}, "1,234, 5,678"),
-        ({"answer": "#### 0"}, "0"), ({"answer": 0}, "0"), ({"answer": 0.0}, "0"), ({"answer": False}, "False"),
-        ({"final_answer": 0, "answer": "7"}, "0"), ({"final_answer": [0]}, "0"),
-        ({"final_answer": [], "answer": "7"}, "7"), ({"final_answer": "", "answer": "7"}, "7"),
-        ({"answer": float("nan"), "solution": "\\boxed{0}"}, "0"), ({"reward_model": {"ground_truth": 0}}, "0"),
-        ({"answer": None, "solution": "so \\boxed{7}, \\boxed{}"}, "7"), ({"answer": "half \ud800"}, "half ⟨U+D800⟩"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("row", "gold"), [
+    ({"answer": "... #### (1, 2)"}, "(1, 2)"), ({"answer": "#### (100,200)"}, "(100,200)"),
+    ({"answer": "#### 1,234,567"}, "1234567"), ({"answer": "#### $1,234.50"}, "$1234.50"),
+    ({"answer": "#### 12,34"}, "12,34"), ({"answer": "#### 1,234, 5,678"}, "1,234, 5,678"),
+    ({"answer": "#### 0"}, "0"), ({"answer": 0}, "0"), ({"answer": 0.0}, "0"), ({"answer": False}, "False"),
+    ({"final_answer": 0, "answer": "7"}, "0"), ({"final_answer": [0]}, "0"),
+    ({"final_answer": [], "answer": "7"}, "7"), ({"final_answer": "", "answer": "7"}, "7"),
+    ({"answer": float("nan"), "solution": "\\boxed{0}"}, "0"), ({"reward_model": {"ground_truth": 0}}, "0"),
+    ({"answer": None, "solution": "so \\boxed{7}, \\boxed{}"}, "7"), ({"answer": "half \ud800"}, "half ⟨U+D800⟩"),
+])  # fmt: skip
 def test_only_the_commas_of_thousands_go_and_falsy_answers_are_answers(row, gold):
     assert problem_of({"question": "q", **row}, "0", "t").gold == gold
 
@@ -245,18 +236,14 @@ def test_a_chat_without_a_users_text_is_refused_with_its_row(chat):
         problem_of({"prompt": chat, "answer": "1"}, "00003", "t")
 
 
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (b"\xff\xfe{\x00", r"p.jsonl, line 1: the byte 0xff is not UTF-8; save the file as UTF-8"),
-        ('{"question": "q", "answer": "é"}\n'.encode("latin-1"), r"line 1: the byte 0xe9 is not UTF-8"),
-        (b'{"a": 1}\n\n[1]\n', r"line 3: expected a JSON object, got \[1\] \(list\)"),
-        (b'{"a": 1}\nnull\n', r"line 2: expected a JSON object, got None \(NoneType\)"),
-        (b"[" * 100_000, r"not a JSONL file: line 1: .*recursion"),
-        (b'{"a": ' + b"9" * 5000 + b"}", r"not a JSONL file: line 1: Exceeds the limit"),
-    ],
-    ids=["utf-16", "latin-1", "list", "null", "nested", "digits"],
-)
+@pytest.mark.parametrize(("content", "message"), [
+    (b"\xff\xfe{\x00", r"p.jsonl, line 1: the byte 0xff is not UTF-8; save the file as UTF-8"),
+    ('{"question": "q", "answer": "é"}\n'.encode("latin-1"), r"line 1: the byte 0xe9 is not UTF-8"),
+    (b'{"a": 1}\n\n[1]\n', r"line 3: expected a JSON object, got \[1\] \(list\)"),
+    (b'{"a": 1}\nnull\n', r"line 2: expected a JSON object, got None \(NoneType\)"),
+    (b"[" * 100_000, r"not a JSONL file: line 1: .*recursion"),
+    (b'{"a": ' + b"9" * 5000 + b"}", r"not a JSONL file: line 1: Exceeds the limit"),
+], ids=["utf-16", "latin-1", "list", "null", "nested", "digits"])  # fmt: skip
 def test_what_is_no_row_is_one_line_with_its_place(tmp_path, content, message):
     (tmp_path / "p.jsonl").write_bytes(content)
     with pytest.raises(WorldError, match=message) as error:

@@ -8,34 +8,28 @@ from r3l.environments.math import replies
 from r3l.environments.math.replies import last_box, parse_answer_reply, parse_boxed_reply
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("<think>2+2</think><answer>4</answer>", "4"),
-        ("Well. <think>a\nb</think>\n\n<answer>\n \\frac{1}{2} \n</answer> So.", "\\frac{1}{2}"),
-        ("<think>maybe \\boxed{9}</think><answer>\\boxed{4}</answer>", "4"),
-        ("<think></think><answer>x</answer>", "x"),
-    ],
-)
+@pytest.mark.parametrize(("text", "answer"), [
+    ("<think>2+2</think><answer>4</answer>", "4"),
+    ("Well. <think>a\nb</think>\n\n<answer>\n \\frac{1}{2} \n</answer> So.", "\\frac{1}{2}"),
+    ("<think>maybe \\boxed{9}</think><answer>\\boxed{4}</answer>", "4"),
+    ("<think></think><answer>x</answer>", "x"),
+])  # fmt: skip
 def test_the_text_inside_answer_is_the_action(text, answer):
     reply = parse_answer_reply(text)
     assert (reply.valid, reply.action, reply.error) == (True, answer, "")
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("4", "no <think> tags"),
-        ("<think>a</think> 4", "no <answer> tags"),
-        ("<answer>4</answer>", "no <think> tags"),
-        ("<think>a</think><answer>4</answer><answer>5</answer>", "several <answer> tags"),
-        ("<think>a</think><answer>4", "</answer> must close <answer> once"),
-        ("<think>a<answer>4</answer>", "</think> must close <think> once"),
-        ("<answer>4</answer><think>a</think>", "the tags are not in order"),
-        ("<think>a</think><answer>  </answer>", "<answer> is empty"),
-        ("", "no <think> tags"),
-    ],
-)
+@pytest.mark.parametrize(("text", "reason"), [
+    ("4", "no <think> tags"),
+    ("<think>a</think> 4", "no <answer> tags"),
+    ("<answer>4</answer>", "no <think> tags"),
+    ("<think>a</think><answer>4</answer><answer>5</answer>", "several <answer> tags"),
+    ("<think>a</think><answer>4", "</answer> must close <answer> once"),
+    ("<think>a<answer>4</answer>", "</think> must close <think> once"),
+    ("<answer>4</answer><think>a</think>", "the tags are not in order"),
+    ("<think>a</think><answer>  </answer>", "<answer> is empty"),
+    ("", "no <think> tags"),
+])  # fmt: skip
 def test_anything_else_is_invalid_and_says_why_without_a_digit(text, reason):
     reply = parse_answer_reply(text)
     assert not reply.valid
@@ -44,19 +38,16 @@ def test_anything_else_is_invalid_and_says_why_without_a_digit(text, reason):
     assert not any(character.isdigit() for character in reply.error)
 
 
-@pytest.mark.parametrize(
-    ("text", "answer"),
-    [
-        ("so \\boxed{7}", "7"),
-        ("first \\boxed{1}, then \\boxed{ \\frac{1}{2} }.", "\\frac{1}{2}"),
-        ("\\boxed{\\left\\{1,2\\right\\}}", "\\left\\{1,2\\right\\}"),
-        ("\\boxed{5} and \\boxed{6", "5"),
-        ("\\fbox {3}", "3"),
-        ("\\boxed{\\boxed{8}}", "8"),
-        ("} \\boxed{1} {", "1"),
-        ("\\boxed{\\boxed{8} and \\boxed{9", "8"),
-    ],
-)
+@pytest.mark.parametrize(("text", "answer"), [
+    ("so \\boxed{7}", "7"),
+    ("first \\boxed{1}, then \\boxed{ \\frac{1}{2} }.", "\\frac{1}{2}"),
+    ("\\boxed{\\left\\{1,2\\right\\}}", "\\left\\{1,2\\right\\}"),
+    ("\\boxed{5} and \\boxed{6", "5"),
+    ("\\fbox {3}", "3"),
+    ("\\boxed{\\boxed{8}}", "8"),
+    ("} \\boxed{1} {", "1"),
+    ("\\boxed{\\boxed{8} and \\boxed{9", "8"),
+])  # fmt: skip
 def test_the_last_balanced_box_is_the_action(text, answer):
     assert parse_boxed_reply(text).action == answer == text[slice(*last_box(text))]
 

@@ -161,15 +161,12 @@ def test_procedural_tasks_are_the_same_in_every_process():
     assert run.stdout.strip() == str([task.payload for task in MathWorld(SETTINGS).tasks("train")])
 
 
-@pytest.mark.parametrize(
-    ("settings", "split", "message"),
-    [
-        ({"kinds": "no_such_kind"}, "train", "kind 'no_such_kind' is not offered; expected some of base_conversion"),
-        ({"kinds": "gcd,polynomial_multiplication"}, "train", "kind 'polynomial_multiplication' is not offered"),
-        ({"kinds": " , "}, "train", "no kinds"),
-        ({}, "valid", "no split 'valid'"),
-    ],
-)
+@pytest.mark.parametrize(("settings", "split", "message"), [
+    ({"kinds": "no_such_kind"}, "train", "kind 'no_such_kind' is not offered; expected some of base_conversion"),
+    ({"kinds": "gcd,polynomial_multiplication"}, "train", "kind 'polynomial_multiplication' is not offered"),
+    ({"kinds": " , "}, "train", "no kinds"),
+    ({}, "valid", "no split 'valid'"),
+])  # fmt: skip
 def test_settings_that_give_no_tasks_say_why(settings, split, message):
     with pytest.raises(WorldError, match=message):
         MathWorld(MathSettings(**settings)).tasks(split)

@@ -115,12 +115,8 @@ def pair():
 def test_reflect_grpo_has_guided_retries_in_the_group_and_nothing_else_of_r3l():
     made = plan(ReflectGRPOSettings(), 8)
     assert (made.bases, made.reflection, made.retries_per_base, made.retry_from, made.retry_when) == (
-        4,
-        "report",
-        1,
-        "start",
-        "always",
-    )
+        4, "report", 1, "start", "always",
+    )  # fmt: skip
     rows, events, credit = rows_of(ReflectGRPOSettings(), pair(), [reflection(0, pivot=1)])
     assert [(c.kind, c.mask_turn) for c in credit] == [("base", 0), ("distilled", 0)]
     assert [c.advantage for c in credit] == pytest.approx([-0.5 / 0.5**0.5, 0.5 / 0.5**0.5], rel=1e-5)  # not amplified

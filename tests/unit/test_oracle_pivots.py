@@ -102,14 +102,11 @@ def test_alfworld_an_object_left_lying_is_retried_from_the_turn_after_it_was_see
     )
 
 
-@pytest.mark.parametrize(
-    ("task_type", "params"),
-    [
-        ("look_at_obj_in_light", {}),
-        ("pick_two_obj_and_place", {}),
-        ("pick_heat_then_place_in_recep", {"object_sliced": True}),
-    ],
-)
+@pytest.mark.parametrize(("task_type", "params"), [
+    ("look_at_obj_in_light", {}),
+    ("pick_two_obj_and_place", {}),
+    ("pick_heat_then_place_in_recep", {"object_sliced": True}),
+])  # fmt: skip
 def test_alfworld_an_unknown_errand_has_no_verdict(tmp_path, task_type, params):
     settings, about = alfworld(tmp_path, task_type, **params)
     assert verdict_of(settings, about, DID, SAW) == Verdict(None, "unknown errand")

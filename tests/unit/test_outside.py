@@ -77,28 +77,22 @@ class Careless(OddWorld):
         return {"list": [], "none": Reply(True, None), "empty": Reply(True, "")}.get(text) if text else text[0]
 
 
-@pytest.mark.parametrize(
-    ("text", "error"),
-    [
-        ("", "Invalid reply: it can't be read (IndexError: string index out of range)."),
-        ("list", "Invalid reply: it can't be read (WorldError: expected a Reply, got [] (list))."),
-        ("none", "Invalid reply: it can't be read (WorldError: action: expected text, got None (NoneType))."),
-        ("empty", "Invalid reply: it gives no action."),
-    ],
-)
+@pytest.mark.parametrize(("text", "error"), [
+    ("", "Invalid reply: it can't be read (IndexError: string index out of range)."),
+    ("list", "Invalid reply: it can't be read (WorldError: expected a Reply, got [] (list))."),
+    ("none", "Invalid reply: it can't be read (WorldError: action: expected text, got None (NoneType))."),
+    ("empty", "Invalid reply: it gives no action."),
+])  # fmt: skip
 def test_a_reply_is_a_turn_whatever_the_worlds_parser_makes_of_it(text: str, error: str):
     assert reply_of(Careless(OddSettings()), text) == Reply(False, "", error)
 
 
-@pytest.mark.parametrize(
-    ("wrong", "message"),
-    [
-        ({"payload": None}, r"task 1, payload: expected text, got None \(NoneType\)"),
-        ({"task_type": 3}, r"task 1, task_type: expected text, got 3 \(int\)"),
-        ({"seed": 2**63}, r"task 1, seed: expected a whole number of 64 bits, got 9223372036854775808 \(int\)"),
-        ({"seed": 0.5}, r"task 1, seed: .* got 0.5 \(float\)"),
-    ],
-)
+@pytest.mark.parametrize(("wrong", "message"), [
+    ({"payload": None}, r"task 1, payload: expected text, got None \(NoneType\)"),
+    ({"task_type": 3}, r"task 1, task_type: expected text, got 3 \(int\)"),
+    ({"seed": 2**63}, r"task 1, seed: expected a whole number of 64 bits, got 9223372036854775808 \(int\)"),
+    ({"seed": 0.5}, r"task 1, seed: .* got 0.5 \(float\)"),
+])  # fmt: skip
 def test_a_task_that_can_not_be_stored_is_refused_with_its_place(wrong: dict, message: str):
     with pytest.raises(WorldError, match=message):
         tasks_of([TASKS[0], replace(TASKS[1], **wrong)])

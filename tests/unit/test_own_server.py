@@ -144,39 +144,36 @@ def client():
     return TestClient(app, base_url="http://127.0.0.1:4200")
 
 
-@pytest.mark.parametrize(
-    ("method", "headers", "status"),
-    [
-        ("POST", {}, 200),
-        ("GET", {}, 200),  # a client that is no browser
-        (
-            "POST",
-            {"origin": "http://localhost:4200", "sec-fetch-site": "cross-site"},
-            200,
-        ),  # the UI under the other name of this machine
-        ("POST", {"sec-fetch-site": "same-origin"}, 200),
-        ("GET", {"sec-fetch-site": "none"}, 200),
-        ("GET", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 200),  # a link that a person followed
-        ("POST", {"origin": "https://evil.example"}, 403),
-        ("GET", {"origin": "https://evil.example"}, 403),
-        ("POST", {"origin": "null"}, 403),
-        (
-            "POST",
-            {"origin": "http://localhost:4201", "sec-fetch-site": "same-site"},
-            403,
-        ),  # another server of this machine
-        (
-            "POST",
-            {"origin": "https://evil.example", "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"},
-            403,
-        ),  # a form
-        ("GET", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
-        ("GET", {"sec-fetch-site": "same-site"}, 403),
-        ("GET", {"host": "evil.example:4200"}, 400),
-        ("POST", {"host": "127.0.0.1.evil.example"}, 400),
-        ("GET", {"host": "[::1]:4200"}, 200),
-    ],
-)
+@pytest.mark.parametrize(("method", "headers", "status"), [
+    ("POST", {}, 200),
+    ("GET", {}, 200),  # a client that is no browser
+    (
+        "POST",
+        {"origin": "http://localhost:4200", "sec-fetch-site": "cross-site"},
+        200,
+    ),  # the UI under the other name of this machine
+    ("POST", {"sec-fetch-site": "same-origin"}, 200),
+    ("GET", {"sec-fetch-site": "none"}, 200),
+    ("GET", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}, 200),  # a link that a person followed
+    ("POST", {"origin": "https://evil.example"}, 403),
+    ("GET", {"origin": "https://evil.example"}, 403),
+    ("POST", {"origin": "null"}, 403),
+    (
+        "POST",
+        {"origin": "http://localhost:4201", "sec-fetch-site": "same-site"},
+        403,
+    ),  # another server of this machine
+    (
+        "POST",
+        {"origin": "https://evil.example", "sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"},
+        403,
+    ),  # a form
+    ("GET", {"sec-fetch-site": "cross-site", "sec-fetch-mode": "no-cors"}, 403),
+    ("GET", {"sec-fetch-site": "same-site"}, 403),
+    ("GET", {"host": "evil.example:4200"}, 400),
+    ("POST", {"host": "127.0.0.1.evil.example"}, 400),
+    ("GET", {"host": "[::1]:4200"}, 200),
+])  # fmt: skip
 def test_pages_of_other_sites_and_other_names_are_refused(client, method, headers, status):
     assert client.request(method, "/api/flows", headers=headers).status_code == status
 

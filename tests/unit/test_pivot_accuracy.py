@@ -109,12 +109,8 @@ def test_what_was_not_judged_or_not_read_counts_for_nothing(tmp_path):
     commit_iteration(store)
     found = accuracy(store, "demo")
     assert [found[name] for name in ("reflections", "accurate", "partial", "won_if_right", "won_if_wrong")] == [
-        2,
-        0.5,
-        0.5,
-        1.0,
-        0.0,
-    ]
+        2, 0.5, 0.5, 1.0, 0.0,
+    ]  # fmt: skip
 
 
 def test_a_broken_retry_says_nothing_about_its_pivot(tmp_path):

@@ -215,18 +215,15 @@ def test_a_world_that_can_not_be_made_in_a_worker_says_why(install):
         pool.start("one", task).result(60)
 
 
-@pytest.mark.parametrize(
-    ("kind", "module", "said"),
-    [
-        ("mine:World", "import not_there_at_all", "importing mine:World failed: ModuleNotFoundError: No module named"),
-        ("mine:World", "", "importing mine:World failed: AttributeError"),
-        ("mine:World", "World = 3", "mine:World is 3, expected a class"),
-        ("mine:World", "class World: Settings = int", r"its Settings is <class 'int'>, expected a class derived from"),
-        ("mine_not_there:World", "", "importing mine_not_there:World failed: ModuleNotFoundError"),
-        ("guess", "", "guess: the name is taken: r3l-mine 0.1 and r3l-other 0.1 have it"),
-        ("household", "", "household: the name is taken: r3l itself and r3l-other 0.1 have it"),
-    ],
-)
+@pytest.mark.parametrize(("kind", "module", "said"), [
+    ("mine:World", "import not_there_at_all", "importing mine:World failed: ModuleNotFoundError: No module named"),
+    ("mine:World", "", "importing mine:World failed: AttributeError"),
+    ("mine:World", "World = 3", "mine:World is 3, expected a class"),
+    ("mine:World", "class World: Settings = int", r"its Settings is <class 'int'>, expected a class derived from"),
+    ("mine_not_there:World", "", "importing mine_not_there:World failed: ModuleNotFoundError"),
+    ("guess", "", "guess: the name is taken: r3l-mine 0.1 and r3l-other 0.1 have it"),
+    ("household", "", "household: the name is taken: r3l itself and r3l-other 0.1 have it"),
+])  # fmt: skip
 def test_the_preflight_refuses_what_can_not_be_used_with_its_reason(kind, module, said, install, tmp_path):
     guess(install)
     points = "[r3l.environments]\nguess = mine:World\nhousehold = mine:World\n"
@@ -235,13 +232,10 @@ def test_the_preflight_refuses_what_can_not_be_used_with_its_reason(kind, module
         preflight.check(compose(environment=kind, assignments=[f"store.root={tmp_path}"]))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("def system_prompt(self): return self.lost", "AttributeError: .* 'lost'"),
-        ("def __init__(self, settings): 1 / 0", "ZeroDivisionError: division by zero"),
-    ],
-)
+@pytest.mark.parametrize(("text", "said"), [
+    ("def system_prompt(self): return self.lost", "AttributeError: .* 'lost'"),
+    ("def __init__(self, settings): 1 / 0", "ZeroDivisionError: division by zero"),
+])  # fmt: skip
 def test_the_preflight_says_whose_code_fails(text, said, install, tmp_path):
     start = "from r3l.environments.household.world import HouseholdWorld\nclass World(HouseholdWorld):\n"
     install("", mine=f"{start}    {text}\n")

@@ -47,9 +47,7 @@ def test_a_path_is_no_name_on_the_hub(policy: str) -> None:
         config_of(policy)
 
 
-def test_a_folder_that_is_missing_beside_others_is_no_name_on_the_hub(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_is_missing_beside_others_is_no_name_on_the_hub(tmp_path, monkeypatch):
     (tmp_path / "policies").mkdir()
     monkeypatch.chdir(tmp_path)
     with pytest.raises(ConfigError, match="there is no such folder"):
@@ -84,19 +82,14 @@ def test_what_is_fetched_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert (folder / "model.safetensors").read_text() == "w"
 
 
-@pytest.mark.parametrize(
-    ("files", "said"),
-    [
-        ({"config_dot_json": '{"auto_map": {"AutoModel": "code.Model"}}', "a_dot_safetensors": ""}, "code of its own"),
-        (
-            {"config_dot_json": "{}", "pytorch_model_dot_bin": ""},
-            r"pytorch_model.bin, expected \*.safetensors: pickles",
-        ),
-    ],
-)
-def test_pickles_and_foreign_code_are_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str], said: str
-) -> None:
+@pytest.mark.parametrize(("files", "said"), [
+    ({"config_dot_json": '{"auto_map": {"AutoModel": "code.Model"}}', "a_dot_safetensors": ""}, "code of its own"),
+    (
+        {"config_dot_json": "{}", "pytorch_model_dot_bin": ""},
+        r"pytorch_model.bin, expected \*.safetensors: pickles",
+    ),
+])  # fmt: skip
+def test_pickles_and_foreign_code_are_refused(monkeypatch, tmp_path, files, said):
     Hub(monkeypatch, tmp_path, **files)
     folder = Path("data/policies/hub/org/name")
     with pytest.raises(ConfigError, match=f"org/name of the hub can't be used: .*{said}"):
@@ -104,9 +97,7 @@ def test_pickles_and_foreign_code_are_refused(
     assert not folder.exists()
 
 
-def test_an_update_without_its_gpu_is_refused_before_anything_is_fetched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_update_without_its_gpu_is_refused_before_anything_is_fetched(tmp_path, monkeypatch):
     asked = [f"store.root={tmp_path}", "policy.path=not/there"]
     monkeypatch.setattr(preflight, "GPUS", (str(tmp_path / "nvidia[0-9]*"),))
     with pytest.raises(ConfigError, match=r"training.device=cuda, and this machine has no GPU .*training.device=auto"):

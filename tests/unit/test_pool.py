@@ -79,9 +79,7 @@ def test_sessions_from_many_threads_do_not_mix(calm: WorldPool, tasks: list[Task
     assert counted(pool, before) == {"steps": 72, "restores": 0, "replays": 0, "restarts": 0}
 
 
-def test_a_closing_pool_interrupts_its_calls_and_they_are_no_faults_of_the_world(
-    settings: AlfworldSettings, tasks: list[Task]
-) -> None:
+def test_a_closing_pool_interrupts_its_calls_and_they_are_no_faults_of_the_world(settings, tasks):
     pool = WorldPool(settings)
     pool.start("a", tasks[0]).result(60)
     os.kill(pool.workers[0].process.pid, signal.SIGSTOP)
@@ -124,9 +122,7 @@ def test_a_rollback_through_the_pool_sees_the_same_observations(calm: WorldPool,
         pool.rollback("retry", tasks[0], actions[:3], texts[:2])
 
 
-def test_a_hang_costs_its_own_session_and_the_others_of_the_worker_go_on(
-    settings: AlfworldSettings, tasks: list[Task]
-) -> None:
+def test_a_hang_costs_its_own_session_and_the_others_of_the_worker_go_on(settings, tasks):
     with WorldPool(settings) as pool:
         pool.start("hangs", tasks[0]).result(60)
         actions = pool.start("beside", tasks[1]).result(60).admissible[:3]

@@ -50,17 +50,14 @@ def test_every_preset_stays_within_the_budget():
         ), name
 
 
-@pytest.mark.parametrize(
-    ("retries", "size", "expected"),
-    [
-        (0, 8, (8, 0, None)),
-        (1, 8, (4, 1, 4)),
-        (2, 8, (4, 2, 2)),
-        (4, 8, (4, 4, 1)),
-        (4, 4, (2, 2, 1)),
-        (1, 2, (1, 1, 1)),
-    ],
-)
+@pytest.mark.parametrize(("retries", "size", "expected"), [
+    (0, 8, (8, 0, None)),
+    (1, 8, (4, 1, 4)),
+    (2, 8, (4, 2, 2)),
+    (4, 8, (4, 4, 1)),
+    (4, 4, (2, 2, 1)),
+    (1, 2, (1, 1, 1)),
+])  # fmt: skip
 def test_retries_per_base_share_half_of_the_budget(retries, size, expected):
     made = plan(R3LSettings(retries_per_base=retries), size)
     assert (made.bases, made.retries_per_base, made.retried_bases) == expected
@@ -90,14 +87,11 @@ def test_the_command_prints_the_differences():
     assert [cell.strip() for cell in line.strip("│").split("│")] == ["method.pivot_mask", "both", "off"]
 
 
-@pytest.mark.parametrize(
-    ("ablation", "difference"),
-    [
-        ("r3l_without_positive", ("method.amplify", True, False)),
-        ("r3l_without_credit", ("method.pivot_mask", "both", "off")),
-        ("r3l_without_reflect", ("method.reflect", True, False)),
-    ],
-)
+@pytest.mark.parametrize(("ablation", "difference"), [
+    ("r3l_without_positive", ("method.amplify", True, False)),
+    ("r3l_without_credit", ("method.pivot_mask", "both", "off")),
+    ("r3l_without_reflect", ("method.reflect", True, False)),
+])  # fmt: skip
 def test_an_ablation_is_one_setting(ablation, difference):
     assert diff_presets("paper", ablation) == [difference]
 

@@ -161,14 +161,11 @@ def test_a_picture_has_seven_lines_at_most_ours_among_them(store):
     assert {"R3L", "GRPO"} < {cell.arm.name for cell in cells_drawn(found, found.cells)}
 
 
-@pytest.mark.parametrize(
-    ("name", "ours"),
-    [
-        ("main_household", "R3L"),
-        ("group_size", "R3L"),  # its first arm is R3L with N = 4
-        ("guided_sft", "R3L guided by the oracle"),  # it has no arm of the paper's own settings
-    ],
-)
+@pytest.mark.parametrize(("name", "ours"), [
+    ("main_household", "R3L"),
+    ("group_size", "R3L"),  # its first arm is R3L with N = 4
+    ("guided_sft", "R3L guided by the oracle"),  # it has no arm of the paper's own settings
+])  # fmt: skip
 def test_the_pictures_put_the_papers_r3l_forward_else_the_first_arm(name, ours):
     assert short(Path(f"data/experiments/{name}.toml")).ours() == ours
 

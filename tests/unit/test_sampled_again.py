@@ -122,9 +122,7 @@ def test_equal_replies_are_said_to_be_equal_and_noted_beside_the_rows(store: Sto
     ("change", "cause", "same_tokens", "same_bits"),
     [(nearest, "arithmetic only", 16, 15), (shorter, "sampled token", 15, 15)],
 )
-def test_another_reply_is_named_with_its_place(
-    store: Store, answering: Any, change: Change, cause: str, same_tokens: int, same_bits: int
-) -> None:
+def test_another_reply_is_named_with_its_place(store, answering, change, cause, same_tokens, same_bits):
     answering(change)
     [one] = sample_again(store, RUN, 1, random.Random(0))
     assert one.broken
@@ -135,9 +133,7 @@ def test_another_reply_is_named_with_its_place(
     assert noted(store, one.key) == [(EVENT, f"{cause} differs")]
 
 
-def test_bits_of_another_machine_or_engine_are_measured_not_blamed(
-    store: Store, answering: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_bits_of_another_machine_or_engine_are_measured_not_blamed(store, answering, monkeypatch):
     answering(nearest)
     here = machine.this_machine()
     monkeypatch.setattr(sampled_again, "this_machine", lambda: here | {"processor": "another", "torch": "9.9"})
@@ -180,13 +176,9 @@ def test_bisect_makes_the_stage_again_and_says_which_side_follows(store: Store) 
     parents = [reference(parent) for parent in manifest["parents"]]
     tables = {"credit": pa.Table.from_pylist(rows, arrow_schema("credit"))}
     store.commit(
-        key,
-        tables,
-        fingerprint=manifest["fingerprint"],
-        parents=parents,
-        settings=manifest["settings"],
+        key, tables, fingerprint=manifest["fingerprint"], parents=parents, settings=manifest["settings"],
         seed=manifest["seed"],
-    )
+    )  # fmt: skip
     assert comes_again(store, key).startswith("does not come again: credit: row 3")
 
 

@@ -29,13 +29,9 @@ def test_the_package_passes_its_own_test(what, name, tmp_path):
         ["pyproject.toml", f"{module}.py", f"test_{name}.py"]
     )
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"],
-        cwd=folder,
-        env=os.environ | {"PYTHONPATH": f"{ROOT}:{folder}"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", f"test_{name}.py"], cwd=folder,
+        env=os.environ | {"PYTHONPATH": f"{ROOT}:{folder}"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
     assert done.returncode == 0, done.stdout[-3000:]
     assert "1 passed" in done.stdout
     for command in (

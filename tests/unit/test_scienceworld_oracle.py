@@ -18,18 +18,15 @@ GOING_ON, WON, LOST = (
 )
 
 
-@pytest.mark.parametrize(
-    ("progress", "last", "verdict"),
-    [
-        ([0.0, 0.5, 1.0], WON, Verdict(None, "won")),
-        ([0.2, 0.2, 0.0], LOST, Verdict(2, "lost")),  # the turn that ended it is the one to take again
-        ([0.0, 0.1, 0.1, 0.4, 0.4, 0.4], GOING_ON, Verdict(4, "stalled")),  # the turns up to the last gain are kept
-        ([0.0, 0.1, None, None], None, Verdict(2, "stalled")),
-        ([0.0, 0.0], GOING_ON, Verdict(0, "stalled")),
-        ([0.0, 0.3], GOING_ON, Verdict(1, "stalled")),  # a pivot is one of the episode's turns
-        ([], None, Verdict(0, "stalled")),
-    ],
-)
+@pytest.mark.parametrize(("progress", "last", "verdict"), [
+    ([0.0, 0.5, 1.0], WON, Verdict(None, "won")),
+    ([0.2, 0.2, 0.0], LOST, Verdict(2, "lost")),  # the turn that ended it is the one to take again
+    ([0.0, 0.1, 0.1, 0.4, 0.4, 0.4], GOING_ON, Verdict(4, "stalled")),  # the turns up to the last gain are kept
+    ([0.0, 0.1, None, None], None, Verdict(2, "stalled")),
+    ([0.0, 0.0], GOING_ON, Verdict(0, "stalled")),
+    ([0.0, 0.3], GOING_ON, Verdict(1, "stalled")),  # a pivot is one of the episode's turns
+    ([], None, Verdict(0, "stalled")),
+])  # fmt: skip
 def test_verdicts_agree_with_those_by_hand(progress, last, verdict):
     given = verdict_of(progress, last)
     assert (given.pivot, given.why) == (verdict.pivot, verdict.why)

@@ -92,17 +92,14 @@ def test_the_largest_seed_is_taken():
     assert Foreign(size=LARGEST).size == LARGEST
 
 
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("run=a b/c", "' ', '/'"),
-        ("branch=ä!", "'ä', '!'"),
-        ("run=-x", r"character 1 \('-'\)"),
-        ("engine.gpus=0;1", "';'"),
-        ("engine.gpus=,0", "character 1"),
-        ("rollout.taks=3", "did you mean 'tasks'"),
-    ],
-)
+@pytest.mark.parametrize(("given", "said"), [
+    ("run=a b/c", "' ', '/'"),
+    ("branch=ä!", "'ä', '!'"),
+    ("run=-x", r"character 1 \('-'\)"),
+    ("engine.gpus=0;1", "';'"),
+    ("engine.gpus=,0", "character 1"),
+    ("rollout.taks=3", "did you mean 'tasks'"),
+])  # fmt: skip
 def test_what_is_wrong_with_a_text_is_named(given: str, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         compose(assignments=["engine.kind=vllm_server", given])

@@ -159,9 +159,7 @@ def wrong(config: Config, section: str) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize(("section", "kind"), KINDS + [(name, "") for name in OF_SECTION if name not in dict(KINDS)])
-def test_every_setting_changes_the_stages_that_it_belongs_to_and_no_other(
-    section: str, kind: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_setting_changes_the_stages_that_it_belongs_to_and_no_other(section, kind, monkeypatch):
     described = {"system_prompt": "", "tools": [], "rows": {"train": [], "heldout": []}}
     monkeypatch.setattr("r3l.environments.verifiers.world.describe", lambda settings: described)  # of no package
     room = {"overlong_limit": 8} if kind == "dapo" else {}  # below which its ramp can't be
@@ -204,30 +202,23 @@ def edited(folder: Path, into: Path, name: str) -> Path:
     return into
 
 
-def test_an_edited_prompt_of_an_environment_changes_what_shows_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_edited_prompt_of_an_environment_changes_what_shows_it(tmp_path, monkeypatch):
     config = compose(environment="household")
     before = fingerprints(config)
     monkeypatch.setattr(tagged, "PROMPTS", edited(tagged.PROMPTS, tmp_path / "prompts", "household.txt"))
     assert differing(before, config) == {"base", "retries", "continuations", "evaluations"}
 
 
-@pytest.mark.parametrize(
-    ("prompt", "method", "context", "stages"),
-    [
-        ("reflection.txt", "paper", "transcript", {"reflections"}),
-        ("reflection.txt", "paper", "continued", {"reflections"}),
-        ("continued.txt", "paper", "transcript", set()),
-        ("continued.txt", "paper", "continued", {"reflections"}),
-        ("guidance.txt", "paper", "transcript", {"retries"}),
-        ("critique.txt", "paper", "transcript", set()),
-        ("critique.txt", "critique_grpo", "transcript", {"reflections"}),
-    ],
-)
-def test_so_does_one_of_the_exploration(
-    prompt, method, context, stages, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("prompt", "method", "context", "stages"), [
+    ("reflection.txt", "paper", "transcript", {"reflections"}),
+    ("reflection.txt", "paper", "continued", {"reflections"}),
+    ("continued.txt", "paper", "transcript", set()),
+    ("continued.txt", "paper", "continued", {"reflections"}),
+    ("guidance.txt", "paper", "transcript", {"retries"}),
+    ("critique.txt", "paper", "transcript", set()),
+    ("critique.txt", "critique_grpo", "transcript", {"reflections"}),
+])  # fmt: skip
+def test_so_does_one_of_the_exploration(prompt, method, context, stages, tmp_path, monkeypatch):
     config = compose(method=method, assignments=[f"rollout.reflection_context={context}"])
     before = fingerprints(config)
     monkeypatch.setattr(prompting, "PROMPTS", edited(prompting.PROMPTS, tmp_path / "prompts", prompt))

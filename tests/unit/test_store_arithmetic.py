@@ -58,18 +58,14 @@ def computed(numbers: str) -> float:
     return float(eval(numbers.rpartition("=")[2].replace("×", "*").replace("−", "-"), {"__builtins__": {}}))
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        R3LSettings(),
-        R3LSettings(scale="none", top_rule="success", top_value=1.0, loss_factor=0.5, sft_weight=0.5),
-        R3LSettings(loss_normalisation="trajectory_unmasked", alpha=5, top_rule="none"),
-        R3LSettings(loss_normalisation="constant", loss_tokens=64, sft_reduction="tokens"),
-        GRPOSettings(),
-        DAPOSettings(),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize("settings", [
+    R3LSettings(),
+    R3LSettings(scale="none", top_rule="success", top_value=1.0, loss_factor=0.5, sft_weight=0.5),
+    R3LSettings(loss_normalisation="trajectory_unmasked", alpha=5, top_rule="none"),
+    R3LSettings(loss_normalisation="constant", loss_tokens=64, sft_reduction="tokens"),
+    GRPOSettings(),
+    DAPOSettings(),
+], ids=str)  # fmt: skip
 @pytest.mark.parametrize("rewards", [(0.0, 0.25, 1.0), (0.5, 0.0, 0.75)], ids=str)
 def test_the_numbers_of_each_step_give_the_value_that_is_stored(settings, rewards):
     sources = list(facts_of(settings, rewards))

@@ -48,16 +48,12 @@ def test_the_store_is_sound_before(whole):
 
 
 @pytest.mark.parametrize("name", ["stage.json", "part"])
-@pytest.mark.parametrize(
-    ("make", "what"),
-    [
-        (os.mkfifo, "is no regular file"),
-        (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
-        (lambda path: path.symlink_to(path.name), "can't be read"),  # a loop
-        (lambda path: path.mkdir(), "is a folder"),
-    ],
-    ids=["pipe", "device", "loop", "folder"],
-)
+@pytest.mark.parametrize(("make", "what"), [
+    (os.mkfifo, "is no regular file"),
+    (lambda path: path.symlink_to("/dev/zero"), "is no regular file"),
+    (lambda path: path.symlink_to(path.name), "can't be read"),  # a loop
+    (lambda path: path.mkdir(), "is a folder"),
+], ids=["pipe", "device", "loop", "folder"])  # fmt: skip
 def test_only_regular_files_are_opened(store, name, make, what):
     folder = Path(store.root) / CREDIT
     path = next(one for one in folder.iterdir() if one.name.startswith(name))

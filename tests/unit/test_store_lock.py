@@ -145,14 +145,11 @@ def test_a_lock_is_not_taken_from_another_pid_namespace(store):
             one.kill()
 
 
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"process": 3}, {"process": None}, {"process": ["a"]}, {"since": 3}, {"since": None}, {"renewed": "soon"},
-        {"renewed": None}, {"renewed": True}, {"renewed": [1]}, {"renewed": float("nan")}, {"renewed": float("inf")},
-        {"nonce": 5, "renewed": {}},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("changed", [
+    {"process": 3}, {"process": None}, {"process": ["a"]}, {"since": 3}, {"since": None}, {"renewed": "soon"},
+    {"renewed": None}, {"renewed": True}, {"renewed": [1]}, {"renewed": float("nan")}, {"renewed": float("inf")},
+    {"nonce": 5, "renewed": {}},
+])  # fmt: skip
 def test_a_lock_with_wrong_types_is_torn(store, changed):
     written(store, **changed)
     with store.writer_lock("demo", "", 3):

@@ -49,14 +49,11 @@ def test_one_that_was_changed_or_lost_is_named(store: Store, content: bytes | No
     ]
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "model-00002-of-00002.safetensors", "config.json", "generation_config.json", "adapter_config.json",
-        "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "vocab.txt", "merges.txt",
-        "spiece.model", "chat_template.jinja", "chat_template.json",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("name", [
+    "model-00002-of-00002.safetensors", "config.json", "generation_config.json", "adapter_config.json",
+    "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.json", "vocab.txt", "merges.txt",
+    "spiece.model", "chat_template.jinja", "chat_template.json",
+])  # fmt: skip
 def test_all_that_decides_what_a_policy_says_is_in_its_digest(tmp_path: Path, name: str) -> None:
     (tmp_path / "model.safetensors").write_bytes(b"weights")
     without = snapshot_digest(tmp_path)

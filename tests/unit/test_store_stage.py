@@ -309,13 +309,10 @@ def test_a_folder_in_the_place_of_a_manifest_is_one_line(store):
     assert check_run(store, "demo")
 
 
-@pytest.mark.parametrize(
-    "folder",
-    [
-        "branch=we ird", "branch=", "branch=..", "branch=a\nb", "other=x", "shard=0", "x" * 200, "iteration=0",
-        "iteration=x", "iteration=-0",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("folder", [
+    "branch=we ird", "branch=", "branch=..", "branch=a\nb", "other=x", "shard=0", "x" * 200, "iteration=0",
+    "iteration=x", "iteration=-0",
+])  # fmt: skip
 def test_a_folder_with_an_odd_name_is_none_of_the_run_s_and_check_names_it(store, folder):
     ref = commit_iteration(store)["tasks"]
     odd = f"demo/{folder}" if "iteration" in folder else f"demo/{folder}/iteration=00000"

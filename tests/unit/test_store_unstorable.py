@@ -87,16 +87,13 @@ def test_stages_that_sample_nothing_lose_no_row(store):
         )
 
 
-@pytest.mark.parametrize(
-    ("values", "type_"),
-    [
-        ([[1, -(2**31)], [], [2**31 - 1]], pa.int32()),
-        ([[0.1, -2], [], [float("nan"), float("-inf")]], pa.float32()),
-        ([None, [0.5], [None]], pa.float32()),  # no array of Python's holds null
-        ([np.arange(3), (4,)], pa.int32()),  # no lists
-        ([["a"]], pa.string()),
-    ],
-)
+@pytest.mark.parametrize(("values", "type_"), [
+    ([[1, -(2**31)], [], [2**31 - 1]], pa.int32()),
+    ([[0.1, -2], [], [float("nan"), float("-inf")]], pa.float32()),
+    ([None, [0.5], [None]], pa.float32()),  # no array of Python's holds null
+    ([np.arange(3), (4,)], pa.int32()),  # no lists
+    ([["a"]], pa.string()),
+])  # fmt: skip
 def test_a_column_of_lists_is_what_pyarrow_makes_of_it(values, type_):
     column = to_array(values, pa.list_(type_))
     column.validate(full=True)

@@ -28,14 +28,11 @@ def connection(root) -> Iterator[duckdb.DuckDBPyConnection]:
         yield connection
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "SELECT count(*) AS n FROM turns",
-        "WITH x AS (SELECT 21 AS n) FROM x",
-        "FROM (SELECT count(*) AS n FROM lines.turns)",
-    ],
-)
+@pytest.mark.parametrize("sql", [
+    "SELECT count(*) AS n FROM turns",
+    "WITH x AS (SELECT 21 AS n) FROM x",
+    "FROM (SELECT count(*) AS n FROM lines.turns)",
+])  # fmt: skip
 def test_questions_are_answered(connection, sql):
     assert ask(connection, sql).to_pylist() == [{"n": 21}]
 
@@ -54,36 +51,30 @@ def test_columns_of_one_name_are_told_apart_and_their_order_stays(connection):
     rows_view(answer, width=40)  # the terminal's view takes each of them
 
 
-@pytest.mark.parametrize(
-    ("sql", "named"),
-    [
-        ("COPY turns TO 'x.parquet'", "got COPY"), ("SET threads = 1", "got SET"), ("ATTACH 'x.db'", "got ATTACH"),
-        ("INSTALL httpfs", "got LOAD"), ("CREATE TABLE x AS SELECT 1", "got CREATE"), ("DROP VIEW turns", "got DROP"),
-        ("SELECT 1; SELECT 2", "got SELECT, SELECT"), ("", "got nothing"), ("PRAGMA database_list", "got PRAGMA"),
-        ("DELETE FROM stages", "got DELETE"), ("SELEC 1", "syntax error"), ("EXPORT DATABASE 'x'", "got EXPORT"),
-        ("LOAD httpfs", "got LOAD"), ("RESET lock_configuration", "got "), ("CREATE SECRET s (TYPE s3)", "got "),
-        ("CALL enable_logging()", "got CALL"), ("EXPLAIN ANALYZE SELECT 1", "got EXPLAIN"),
-        ("SELECT 1; COPY turns TO 'x'", "got SELECT, COPY"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("sql", "named"), [
+    ("COPY turns TO 'x.parquet'", "got COPY"), ("SET threads = 1", "got SET"), ("ATTACH 'x.db'", "got ATTACH"),
+    ("INSTALL httpfs", "got LOAD"), ("CREATE TABLE x AS SELECT 1", "got CREATE"), ("DROP VIEW turns", "got DROP"),
+    ("SELECT 1; SELECT 2", "got SELECT, SELECT"), ("", "got nothing"), ("PRAGMA database_list", "got PRAGMA"),
+    ("DELETE FROM stages", "got DELETE"), ("SELEC 1", "syntax error"), ("EXPORT DATABASE 'x'", "got EXPORT"),
+    ("LOAD httpfs", "got LOAD"), ("RESET lock_configuration", "got "), ("CREATE SECRET s (TYPE s3)", "got "),
+    ("CALL enable_logging()", "got CALL"), ("EXPLAIN ANALYZE SELECT 1", "got EXPLAIN"),
+    ("SELECT 1; COPY turns TO 'x'", "got SELECT, COPY"),
+])  # fmt: skip
 def test_what_is_no_single_select_is_refused(connection, sql, named):
     with pytest.raises(StoreError, match=named):
         ask(connection, sql)
 
 
-@pytest.mark.parametrize(
-    "sql",
-    [
-        "FROM read_csv('{root}/secret.csv')", "FROM '{root}/secret.csv'", "FROM read_text('/etc/hostname')",
-        "FROM glob('{root}/*')", "FROM read_parquet('{root}/../*/x.parquet')", "SELECT getenv('HOME')",
-        "FROM sniff_csv('{root}/secret.csv')", "FROM sql", "FROM parquet_metadata('{root}/secret.csv')",
-        "FROM read_blob('{root}/secret.csv')", "FROM read_csv('https://evil.example/x.csv')",
-        "FROM read_parquet('s3://evil/x.parquet')", "FROM query_table('/etc/passwd')",
-        "FROM query('DELETE FROM stages')", "FROM read_text('/proc/self/environ')", "FROM glob('{root}/../*')",
-        "FROM '/etc/passwd'", "FROM enable_logging('QueryLog', storage = 'file', storage_config = {'path': '{root}'})",
-        "WITH gone AS (DELETE FROM stages RETURNING *) FROM gone",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("sql", [
+    "FROM read_csv('{root}/secret.csv')", "FROM '{root}/secret.csv'", "FROM read_text('/etc/hostname')",
+    "FROM glob('{root}/*')", "FROM read_parquet('{root}/../*/x.parquet')", "SELECT getenv('HOME')",
+    "FROM sniff_csv('{root}/secret.csv')", "FROM sql", "FROM parquet_metadata('{root}/secret.csv')",
+    "FROM read_blob('{root}/secret.csv')", "FROM read_csv('https://evil.example/x.csv')",
+    "FROM read_parquet('s3://evil/x.parquet')", "FROM query_table('/etc/passwd')",
+    "FROM query('DELETE FROM stages')", "FROM read_text('/proc/self/environ')", "FROM glob('{root}/../*')",
+    "FROM '/etc/passwd'", "FROM enable_logging('QueryLog', storage = 'file', storage_config = {'path': '{root}'})",
+    "WITH gone AS (DELETE FROM stages RETURNING *) FROM gone",
+])  # fmt: skip
 def test_a_query_reads_no_file_outside_the_store(connection, sql, root):
     with pytest.raises(StoreError):
         ask(connection, sql.replace("{root}", str(root)))

@@ -30,14 +30,11 @@ class ToolPool(CorridorPool):
         return done(replace(found, role="tool" if actions else "user"))
 
 
-@pytest.mark.parametrize(
-    ("pivot", "position", "begins"),
-    [
-        (0, "mid_system", "<s>Walk.\n\nYour previous attempt"),
-        (2, "mid_system", "<t>at 2<s>Your previous attempt"),
-        (2, "user", "<t>at 2<u>Your previous attempt"),
-    ],
-)
+@pytest.mark.parametrize(("pivot", "position", "begins"), [
+    (0, "mid_system", "<s>Walk.\n\nYour previous attempt"),
+    (2, "mid_system", "<t>at 2<s>Your previous attempt"),
+    (2, "user", "<t>at 2<u>Your previous attempt"),
+])  # fmt: skip
 def test_the_result_of_a_call_stands_behind_it_and_the_guidance_behind_the_result(pivot, position, begins):
     plan = SamplingPlan(
         bases=1, reflection="report", retries_per_base=1, retry_when="not_success", guidance_position=position

@@ -76,9 +76,7 @@ def test_an_adapter_of_a_shared_embedding_is_exported_with_an_output_layer_of_it
     assert torch.allclose(got, expected, atol=1e-4)
 
 
-def test_an_export_that_is_another_policy_than_the_trainers_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_export_that_is_another_policy_than_the_trainers_leaves_nothing(tmp_path, monkeypatch):
     base = write_policy(tmp_path / "base")
     source = adapter(base, tmp_path / "adapter", target_modules=["q_proj"])
     monkeypatch.setattr(export, "_merged", lambda source, base: LlamaForCausalLM.from_pretrained(base))
@@ -89,20 +87,15 @@ def test_an_export_that_is_another_policy_than_the_trainers_leaves_nothing(
     assert {path.name for path in tmp_path.iterdir()} == {"base", "adapter"}
 
 
-@pytest.mark.parametrize(
-    ("targets", "said"),
-    [
-        ("embed_tokens", "embeds the vocabulary"),
-        ("lm_head", "vocabulary|not in the model"),
-        ("q_proj, model.embed_tokens", "embeds the vocabulary"),
-        ("norm", "no linear layer"),
-        ("q_porj", "not in the model"),
-    ],
-)
+@pytest.mark.parametrize(("targets", "said"), [
+    ("embed_tokens", "embeds the vocabulary"),
+    ("lm_head", "vocabulary|not in the model"),
+    ("q_proj, model.embed_tokens", "embeds the vocabulary"),
+    ("norm", "no linear layer"),
+    ("q_porj", "not in the model"),
+])  # fmt: skip
 @pytest.mark.parametrize("make", [write_policy, tied])
-def test_what_no_adapter_may_change_is_refused_before_anything_is_sampled(
-    tmp_path: Path, targets: str, said: str, make: Any
-) -> None:
+def test_what_no_adapter_may_change_is_refused_before_anything_is_sampled(tmp_path, targets, said, make):
     folder = make(tmp_path / "start")
     start = PolicySnapshot(str(folder), "d")
     config = compose(assignments=["policy.adapter=lora", f"policy.lora_targets={targets}"])

@@ -189,9 +189,7 @@ def test_every_family_on_the_trie(family: str, tmp_path: Any) -> None:
 
 
 @pytest.mark.parametrize("limits", [{}, {"checkpoint_segments": True}])
-def test_attention_with_masks_where_the_fused_one_does_not_fit(
-    limits: dict[str, Any], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_attention_with_masks_where_the_fused_one_does_not_fit(limits, tmp_path, monkeypatch):
     """What a GPU or another family runs: the path's keys and values joined to the segment's, behind a mask."""
     monkeypatch.setattr("r3l.training.trie.decoder.FAMILIES", set())
     records = [*group(3, "g0"), *group(4, "g1", objective="clipped_ratio", behaviour_policy="older")]
@@ -204,25 +202,20 @@ def test_lora_gradients_on_the_trie_agree_with_separate_sequences(targets: list[
     assert compare([*group(3, "g0"), *group(4, "g1")], tmp_path, lora=targets) <= 1e-6
 
 
-@pytest.mark.parametrize(
-    "training",
-    [
-        {"micro_batch_tokens": 64}, {"logits_chunk": 16}, {"checkpoint_segments": True}, {"layout": "padded"},
-        {"layout": "packed"}, {"layout": "padded", "micro_batch_tokens": 64},
-        {"layout": "packed", "micro_batch_tokens": 64}, {"layout": "packed", "checkpoint_segments": True},
-        {"layout_of": "cuda"}, {"layout_of": "cuda", "micro_batch_tokens": 64},
-        {"layout_of": "cuda", "checkpoint_segments": True},
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("training", [
+    {"micro_batch_tokens": 64}, {"logits_chunk": 16}, {"checkpoint_segments": True}, {"layout": "padded"},
+    {"layout": "packed"}, {"layout": "padded", "micro_batch_tokens": 64},
+    {"layout": "packed", "micro_batch_tokens": 64}, {"layout": "packed", "checkpoint_segments": True},
+    {"layout_of": "cuda"}, {"layout_of": "cuda", "micro_batch_tokens": 64},
+    {"layout_of": "cuda", "checkpoint_segments": True},
+])  # fmt: skip
 def test_limits_and_layouts_change_nothing(training: dict[str, Any], tmp_path: Any) -> None:
     records = [one for seed in range(4) for one in group(seed, f"g{seed}")]
     assert compare(records, tmp_path, **training) <= 1e-6
 
 
 @pytest.mark.parametrize("lora", ["", "all-linear"])
-def test_products_by_onednn_leave_the_gradient_as_it_is(
-    lora: str, tmp_path: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_products_by_onednn_leave_the_gradient_as_it_is(lora, tmp_path, monkeypatch):
     taken = []
     plain = products.linear
 
@@ -295,9 +288,7 @@ def tries(draw: Any) -> list[dict[str, Any]]:
 
 @settings(max_examples=12, deadline=None)
 @given(tries(), st.sampled_from([0, 64]))
-def test_gradients_on_random_tries_agree_with_separate_sequences(
-    tmp_path_factory: Any, records: list[dict[str, Any]], micro_batch: int
-) -> None:
+def test_gradients_on_random_tries_agree_with_separate_sequences(tmp_path_factory, records, micro_batch):
     if not any(row.has_gradient for row in rows_of(records)):
         return
     error = compare(

@@ -72,9 +72,7 @@ def expected_step(
     return float(total.detach()), float(norm), {name: p.detach() for name, p in model.named_parameters()}
 
 
-def test_the_job_takes_the_step_that_separate_sequences_would(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_job_takes_the_step_that_separate_sequences_would(tmp_path, capsys):
     about = {"objective": "cross_entropy", "term": "sft", "reduction": "tokens", "coefficient": 0.5, "role": "reflect"}
     sft = record("g0/reflect=0", range(2, 20), [0.0] * 10 + [1.0] * 8, **about)
     records = [*group(0, "g0"), *group(1, "g1"), sft]
@@ -232,9 +230,7 @@ def test_the_kl_to_the_starting_policy_is_seen_on_a_few_rows_and_is_no_reference
     assert figures[0]["loss"] == figures[3]["loss"] == figures[8]["loss"]
 
 
-def test_where_the_loss_has_a_kl_its_reference_gives_the_metric_and_at_the_start_it_is_zero_unseen(
-    tmp_path: Path,
-) -> None:
+def test_where_the_loss_has_a_kl_its_reference_gives_the_metric_and_at_the_start_it_is_zero_unseen(tmp_path):
     start = write_policy(tmp_path / "start", seed=3)
     records = group(0, kl_coefficient=0.05, kl_estimator="k3")
     update, _ = run_here(job_of(tmp_path, records, reference=str(start)))
@@ -251,13 +247,9 @@ def test_entropy_kl_and_ratios_are_taken_on_the_replies_of_bases(tmp_path: Path)
     records = group(0, "g0", objective="clipped_ratio", kl_coefficient=0.05, kl_estimator="k3")
     bases = [one for one in records if "/base=" in one["row_id"]]
     reflected = record(
-        "g0/base=0/reflection=0",
-        range(2, 20),
-        [0.0] * 10 + [1.0] * 8,
-        objective="cross_entropy",
-        term="sft",
+        "g0/base=0/reflection=0", range(2, 20), [0.0] * 10 + [1.0] * 8, objective="cross_entropy", term="sft",
         role="reflect",
-    )
+    )  # fmt: skip
     refined = record(
         "g0/base=0/distilled=2", range(3, 20), [0.0] * 10 + [0.1] * 7, role="refinement", objective="shaped_ratio"
     )

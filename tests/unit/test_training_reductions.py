@@ -10,16 +10,13 @@ from r3l.training.rows import UpdateRow
 from tests.support.update_world import record
 
 
-@pytest.mark.parametrize(
-    ("reduction", "term", "expected"),
-    [
-        ("groups", "rl", 4.0),
-        ("tokens", "rl", 50.0),
-        ("tokens", "sft", 9.0),
-        ("sum", "sft", 1.0),
-        ("groups", "sft", 4.0),
-    ],
-)
+@pytest.mark.parametrize(("reduction", "term", "expected"), [
+    ("groups", "rl", 4.0),
+    ("tokens", "rl", 50.0),
+    ("tokens", "sft", 9.0),
+    ("sum", "sft", 1.0),
+    ("groups", "sft", 4.0),
+])  # fmt: skip
 def test_each_reduction_has_its_denominator(reduction, term, expected):
     row = UpdateRow.read(record("g0/base=0", range(2, 6), [0.0, 0.0, 1.0, 1.0], reduction=reduction, term=term))
     assert Denominators(4, Counter(rl=50, sft=9)).of(row) == expected

@@ -26,16 +26,12 @@ def step(
     snapshot = {"path": str(policy), "digest": f"d{number}", "base_path": settings.pop("base_path", None)}
     job = Job.model_validate(
         {
-            "rows": [write_rows(tmp_path / f"rows{number}.parquet", records)],
-            "groups": 3,
-            "out": str(out),
-            "step": number,
-            "policy": snapshot,
-            "optimiser": str(optimiser) if optimiser else None,
+            "rows": [write_rows(tmp_path / f"rows{number}.parquet", records)], "groups": 3, "out": str(out),
+            "step": number, "policy": snapshot, "optimiser": str(optimiser) if optimiser else None,
             "policy_settings": settings.pop("policy_settings", {}),
             "training": {"learning_rate": 1e-2, "device": "cpu", **settings},
         }
-    )
+    )  # fmt: skip
     run_update(job, Ranks(), lambda event, **fields: None)
     return out
 
@@ -114,9 +110,7 @@ def test_an_optimiser_state_of_another_policy_is_refused(tmp_path: Path) -> None
         step(tmp_path, write_policy(tmp_path / "other", "qwen3"), 2, first / "optimizer")
 
 
-def test_out_of_memory_halves_the_limits_and_changes_nothing_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_out_of_memory_halves_the_limits_and_changes_nothing_else(tmp_path, monkeypatch):
     start = write_policy(tmp_path / "start")
     expected = step(tmp_path, start, 1)
     true_backward, failures = DepthFirst.backward, [torch.OutOfMemoryError("out of memory, tried to allocate 2 GiB")]

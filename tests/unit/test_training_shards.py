@@ -73,15 +73,12 @@ def test_files_that_are_not_training_rows_are_named(tmp_path: Path) -> None:
         survey([str(tmp_path / "narrow.parquet")], "start")
 
 
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"weights": [1.0, 0, 0, 0, 0, 0]}, "its first token has a weight"),
-        ({"weights": [0.0, 1.0]}, "6 token ids, 2 weights, 6 logprobs"),
-        ({"objective": "ppo"}, "objective 'ppo' is unknown; expected one of policy_gradient"),
-        ({"kl_coefficient": 0.1, "kl_estimator": "k4"}, "KL estimator 'k4' is unknown"),
-    ],
-)
+@pytest.mark.parametrize(("change", "said"), [
+    ({"weights": [1.0, 0, 0, 0, 0, 0]}, "its first token has a weight"),
+    ({"weights": [0.0, 1.0]}, "6 token ids, 2 weights, 6 logprobs"),
+    ({"objective": "ppo"}, "objective 'ppo' is unknown; expected one of policy_gradient"),
+    ({"kl_coefficient": 0.1, "kl_estimator": "k4"}, "KL estimator 'k4' is unknown"),
+])  # fmt: skip
 def test_rows_that_can_not_be_trained_are_named(change: dict[str, object], said: str) -> None:
     with pytest.raises(TrainingError, match=f"training row a: {said}"):
         UpdateRow.read(record("a", IDS, MASKED) | change)

@@ -143,9 +143,7 @@ def test_measured_moments_are_those_of_steps_of_length_0_over_each_group(tmp_pat
 
 
 @pytest.mark.parametrize(("asked", "number"), product([1, 2, 3, 7], [1, 2]))
-def test_every_group_is_visited_once_an_epoch_and_nothing_is_counted_twice(
-    tmp_path: Path, asked: int, number: int
-) -> None:
+def test_every_group_is_visited_once_an_epoch_and_nothing_is_counted_twice(tmp_path, asked, number):
     """Five groups with a gradient, two without, one of which has no rows; a meta-task row in one of the five."""
     records = [one for i in range(5) for one in group(i, f"g{i}", reduction="tokens")]
     records += group(9, "idle", advantage=0.0, reduction="tokens")

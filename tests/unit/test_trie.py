@@ -14,12 +14,8 @@ def test_a_trie_agrees_with_one_by_hand() -> None:
     trie = build_trie([np.array(ids) for ids in ([1, 2, 3, 4, 5], [1, 2, 3, 9], [1, 2, 7])])
     assert trie.ids.tolist() == [1, 2, 3, 4, 5, 9, 7]
     assert [(s.parent, s.start, s.stop, s.depth) for s in trie.segments] == [
-        (-1, 0, 2, 0),
-        (0, 2, 3, 2),
-        (1, 3, 5, 3),
-        (1, 5, 6, 3),
-        (0, 6, 7, 2),
-    ]
+        (-1, 0, 2, 0), (0, 2, 3, 2), (1, 3, 5, 3), (1, 5, 6, 3), (0, 6, 7, 2),
+    ]  # fmt: skip
     assert trie.path(1).tolist() == [0, 1, 2, 5]
     assert trie.tokens_computed == 2 + 1 + 1 + 0 + 0  # the last token of a leaf predicts nothing
 

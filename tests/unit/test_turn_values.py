@@ -89,13 +89,9 @@ def test_vineppo_agrees_with_a_calculation_by_hand():
     its turn 1 none wins, and one that diverged does not count. The group's mean, 1/2, is what the start is worth."""
     episodes = [reaching(0, 1.0, None, None, None, None), reaching(1, 0.0, None, None)]
     made = [
-        continuation(0, 1, 0, 1.0),
-        continuation(0, 1, 1, 0.0),
-        continuation(0, 3, 0, 1.0),
-        continuation(0, 3, 1, 1.0),
-        continuation(1, 1, 0, 0.0),
-        continuation(1, 1, 1, 1.0, status="diverged"),
-    ]
+        continuation(0, 1, 0, 1.0), continuation(0, 1, 1, 0.0), continuation(0, 3, 0, 1.0), continuation(0, 3, 1, 1.0),
+        continuation(1, 1, 0, 0.0), continuation(1, 1, 1, 1.0, status="diverged"),
+    ]  # fmt: skip
     everything = [*episodes, *(played(one) for one in made)]
     won, lost = credited(VinePPOSettings(), everything)
     assert won.turn_advantages == pytest.approx([0.5 - 0.5, 1.0 - 0.5, 1.0 - 0.5, 1.0 - 1.0])

@@ -14,13 +14,9 @@ from tests.benchmarks.update_limit import Counted
 def test_the_operations_counted_are_those_of_the_model(dtype: torch.dtype) -> None:
     hidden, inner, heads, width, vocabulary = 32, 48, 4, 8, 64
     config = LlamaConfig(
-        hidden_size=hidden,
-        intermediate_size=inner,
-        num_hidden_layers=1,
-        num_attention_heads=heads,
-        num_key_value_heads=2,
-        vocab_size=vocabulary,
-    )
+        hidden_size=hidden, intermediate_size=inner, num_hidden_layers=1, num_attention_heads=heads,
+        num_key_value_heads=2, vocab_size=vocabulary,
+    )  # fmt: skip
     model = LlamaForCausalLM(config).to(dtype).eval()
     prefix, tails = list(range(20)), ([30] * 21, [31] * 17)
     trie = build_trie([torch.tensor([*prefix, *tail], dtype=torch.int32).numpy() for tail in tails])

@@ -64,17 +64,14 @@ def test_nothing_is_said_where_the_spread_is_not_known_or_too_large(gap):
     assert policies_to_decide(0.15, gap) is None
 
 
-@pytest.mark.parametrize(
-    ("mean", "q", "direction", "said"),
-    [
-        (0.2, 0.05, "higher", "holds"),
-        (0.2, 0.051, "higher", "undecided"),
-        (-0.2, 0.01, "higher", "does not hold (the other way round)"),
-        (-0.2, 0.01, "lower", "holds"),
-        (0.2, 0.01, "same", "does not hold"),
-        (0.2, 0.2, "same", "no clear difference"),
-    ],
-)
+@pytest.mark.parametrize(("mean", "q", "direction", "said"), [
+    (0.2, 0.05, "higher", "holds"),
+    (0.2, 0.051, "higher", "undecided"),
+    (-0.2, 0.01, "higher", "does not hold (the other way round)"),
+    (-0.2, 0.01, "lower", "holds"),
+    (0.2, 0.01, "same", "does not hold"),
+    (0.2, 0.2, "same", "no clear difference"),
+])  # fmt: skip
 def test_a_verdict_follows_from_gap_q_and_direction(mean, q, direction, said):
     assert verdict(Gap(mean, 0.1, 4, 5, 5), q, direction) == said
 

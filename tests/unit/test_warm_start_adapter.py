@@ -77,9 +77,7 @@ def test_the_loss_is_the_weighted_mean_over_replies_and_nothing_else(tiny: Path)
     assert replies == pytest.approx(-sum(float(one.detach()) for one in taken) / 3, rel=1e-5)
 
 
-def test_a_warm_start_leaves_an_adapter_and_a_policy_with_the_adapter_in_it(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_warm_start_leaves_an_adapter_and_a_policy_with_the_adapter_in_it(tiny, tmp_path, monkeypatch):
     before = snapshot_digest(tiny)
     long = made(tiny, tmp_path / "40", monkeypatch)
     assert loss_of(tmp_path / "40") < 0.95 * loss_of(tiny)
@@ -104,9 +102,7 @@ def test_a_warm_start_leaves_an_adapter_and_a_policy_with_the_adapter_in_it(
     assert float((merged - load_model(tiny, torch.float32)(ids).logits).norm() / beside.norm()) > 0.2
 
 
-def test_the_seed_settles_the_weights_and_an_adapter_can_be_gone_on_from(
-    tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_seed_settles_the_weights_and_an_adapter_can_be_gone_on_from(tiny, tmp_path, monkeypatch):
     digests = [
         made(tiny, tmp_path / name, monkeypatch, steps=3, seed=seed)["digest"]
         for name, seed in (("a", 1), ("again", 1), ("other", 2))

@@ -44,9 +44,7 @@ class Clock:
 
 
 @pytest.mark.slow
-def test_the_same_weights_in_another_process_under_load_and_with_other_threads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_same_weights_in_another_process_under_load_and_with_other_threads(tmp_path, monkeypatch):
     other = subprocess.run(
         [sys.executable, "-c", OTHER_PROCESS, str(tmp_path / "other")],
         capture_output=True,

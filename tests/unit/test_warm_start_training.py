@@ -232,9 +232,7 @@ def test_the_command_makes_a_policy_that_opens(tmp_path: Path) -> None:
     assert done["heldout"]["tasks"] == 2
 
 
-def test_every_parameter_has_one_optimizer_and_matrices_begin_at_one_over_the_root_of_the_width(
-    chat: ChatFormat,
-) -> None:
+def test_every_parameter_has_one_optimizer_and_matrices_begin_at_one_over_the_root_of_the_width(chat):
     model = new_model(chat.tokenizer, hidden=64, layers=2, heads=2)
     muon, adamw = (
         group["params"] for optimizer in new_optimizers(model, Schedule()) for group in optimizer.param_groups
@@ -272,9 +270,7 @@ def test_the_dial_is_in_a_policys_name_and_only_the_latent_recipe_has_one(tmp_pa
 
 
 @pytest.mark.slow
-def test_the_recipe_latent_of_alfworld_leaves_out_treatments_and_still_follows(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_recipe_latent_of_alfworld_leaves_out_treatments_and_still_follows(tmp_path, monkeypatch):
     monkeypatch.setattr(latent, "GAMES", 6)
     monkeypatch.setattr(latent, "STEPS", 1)
     shown: list[Demonstration] = []
@@ -293,9 +289,7 @@ def test_the_recipe_latent_of_alfworld_leaves_out_treatments_and_still_follows(
     assert snapshot_digest(tmp_path / "out") == made["digest"] != snapshot_digest(Path("data/policies/embedded"))
 
 
-def test_the_latent_recipe_goes_on_from_the_easy_policy_of_its_seed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_latent_recipe_goes_on_from_the_easy_policy_of_its_seed(tmp_path, monkeypatch):
     small = replace(RECIPES["easy"], demonstrations=12, steps=6, hidden=32, layers=1)
     monkeypatch.setitem(RECIPES, "easy", small)
     monkeypatch.setitem(RECIPES, "latent", replace(RECIPES["latent"], demonstrations=6, steps=2))

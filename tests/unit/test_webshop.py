@@ -136,13 +136,10 @@ def test_the_page_of_results_is_kept_while_an_item_is_open(play):
     assert "Page 2 (Total results: 11)" in texts[-1]
 
 
-@pytest.mark.parametrize(
-    "action",
-    [
-        "", "mug", "search[]", "look around", "click[B00000MUG1]", "click[Search]", "click[]", "Click[Next >]",
-        "buy[mug]", "click[next]",
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize("action", [
+    "", "mug", "search[]", "look around", "click[B00000MUG1]", "click[Search]", "click[]", "Click[Next >]",
+    "buy[mug]", "click[next]",
+])  # fmt: skip
 def test_what_can_not_be_done_shows_the_same_page_again(play, action):
     environment, texts, steps = play(action)
     assert not steps[0].accepted
@@ -162,16 +159,13 @@ def test_the_released_rule_says_why_and_lists_the_buttons(play):
     )
 
 
-@pytest.mark.parametrize(
-    ("action", "expected"),
-    [
-        ("search[Red Shoe]", ("search", "red shoe")),
-        ("click[Buy Now] please", ("click", "buy now")),
-        ("click[a] click[b]", ("click[a] click", "b")),
-        ("search[]", ("", "")),
-        ("search", ("", "")),
-    ],
-)
+@pytest.mark.parametrize(("action", "expected"), [
+    ("search[Red Shoe]", ("search", "red shoe")),
+    ("click[Buy Now] please", ("click", "buy now")),
+    ("click[a] click[b]", ("click[a] click", "b")),
+    ("search[]", ("", "")),
+    ("search", ("", "")),
+])  # fmt: skip
 def test_actions_are_read_by_the_originals_pattern(action, expected):
     assert parse_action(action) == expected
 

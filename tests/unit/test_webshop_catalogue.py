@@ -114,34 +114,28 @@ def test_files_that_are_missing_or_wrong(folder):
         load_shop(settings(folder))
 
 
-@pytest.mark.parametrize(
-    ("name", "content", "row"),
-    [
-        ("items_shuffle_1000.json", [*ITEMS, [1, 2]], f"row {len(ITEMS)} is \\[1, 2\\], expected an object"),
-        ("items_shuffle_1000.json", [None], "row 0 is None, expected an object"),
-        ("items_ins_v2_1000.json", {"B1": "text"}, "row 'B1' is 'text', expected an object"),
-        ("items_human_ins.json", {"B1": {}}, "row 'B1' is {}, expected a list of objects"),
-        ("items_human_ins.json", {"B1": ["buy it"]}, "expected a list of objects"),
-        ("reviews.json", ["good"], "row 0 is 'good', expected an object"),
-    ],
-)
+@pytest.mark.parametrize(("name", "content", "row"), [
+    ("items_shuffle_1000.json", [*ITEMS, [1, 2]], f"row {len(ITEMS)} is \\[1, 2\\], expected an object"),
+    ("items_shuffle_1000.json", [None], "row 0 is None, expected an object"),
+    ("items_ins_v2_1000.json", {"B1": "text"}, "row 'B1' is 'text', expected an object"),
+    ("items_human_ins.json", {"B1": {}}, "row 'B1' is {}, expected a list of objects"),
+    ("items_human_ins.json", {"B1": ["buy it"]}, "expected a list of objects"),
+    ("reviews.json", ["good"], "row 0 is 'good', expected an object"),
+])  # fmt: skip
 def test_a_row_that_is_no_object_is_named_with_its_file(folder, name, content, row):
     (folder / name).write_text(json.dumps(content))
     with pytest.raises(WorldError, match=f"{name}: .*{row}"):
         load_shop(settings(folder))
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("$12.99", [12.99]),
-        ("$1,299.00", [1299.0]),
-        ("$9.50 - $20.00", [9.5, 20.0]),
-        ("$1 $2 $3", [1.0, 2.0]),
-        ("", [100.0]),
-        (None, [100.0]),
-    ],
-)
+@pytest.mark.parametrize(("text", "expected"), [
+    ("$12.99", [12.99]),
+    ("$1,299.00", [1299.0]),
+    ("$9.50 - $20.00", [9.5, 20.0]),
+    ("$1 $2 $3", [1.0, 2.0]),
+    ("", [100.0]),
+    (None, [100.0]),
+])  # fmt: skip
 def test_prices_are_parsed(text, expected):
     assert prices_of(text) == expected
 
@@ -174,12 +168,8 @@ def test_the_synthetic_catalogue_has_the_promised_products():
     assert len(products) == 1100
     assert len(SORTS) >= 50
     assert set(Counter(product.category for product in products)) == {
-        "beauty",
-        "grocery",
-        "garden",
-        "electronics",
-        "fashion",
-    }
+        "beauty", "grocery", "garden", "electronics", "fashion",
+    }  # fmt: skip
     assert len(goals) >= 4196, "enough for the paper's split"
     for product in products:
         shown = " ".join([product.title, *product.bullets, product.description]).lower()

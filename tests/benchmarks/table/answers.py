@@ -99,15 +99,11 @@ def task_types(tables: Tables) -> Answer:
     retried = grouped(pivots(tables), lambda one: (one[1]["run"], one[1]["task_type"]))
     return [
         (
-            *key,
-            len(found),
-            mean((row["success"] for row in found), 3),
-            len(own := retried.get(key, [])),
-            mean((retry["success"] for retry, *_ in own), 3),
-            mean((gain for *_, gain in own), 3),
+            *key, len(found), mean((row["success"] for row in found), 3), len(own := retried.get(key, [])),
+            mean((retry["success"] for retry, *_ in own), 3), mean((gain for *_, gain in own), 3),
         )
         for key, found in grouped(of_kind(tables, "base"), lambda row: (row["run"], row["task_type"])).items()
-    ]
+    ]  # fmt: skip
 
 
 def signs_of_credit(tables: Tables) -> Answer:

@@ -43,14 +43,10 @@ CREATE TEMP VIEW groups AS SELECT {place}, group_id, min(reward) < max(reward) A
 FROM credit GROUP BY {place}, group_id;
 """.format(place="run, branch, iteration", same="(b.run, b.branch, b.iteration) = (r.run, r.branch, r.iteration)")
 DIALECT = (
-    (r"::\w+", ""),
-    (r"FILTER \(", "FILTER (WHERE "),
-    (r"len\(weights\)", "length(weights) / 4"),
-    (r"GROUP BY ALL\)", "GROUP BY run, branch, iteration, group_id)"),
-    (r"GROUP BY ALL", "GROUP BY 1, 2, 3"),
-    (r"ORDER BY ALL", "ORDER BY 1, 2, 3"),
-    (r"sum\((\w+)\) /", r"1.0 * sum(\1) /"),
-)
+    (r"::\w+", ""), (r"FILTER \(", "FILTER (WHERE "), (r"len\(weights\)", "length(weights) / 4"),
+    (r"GROUP BY ALL\)", "GROUP BY run, branch, iteration, group_id)"), (r"GROUP BY ALL", "GROUP BY 1, 2, 3"),
+    (r"ORDER BY ALL", "ORDER BY 1, 2, 3"), (r"sum\((\w+)\) /", r"1.0 * sum(\1) /"),
+)  # fmt: skip
 
 
 def sqlite_answers(path: Path, numbers: Iterable[str]) -> dict[str, Answer]:

@@ -77,13 +77,9 @@ def main() -> None:
     importlib.import_module(given.middleware.partition(".")[0])  # found as vLLM finds it
     subprocess.Popen([sys.executable, "-c", ENGINE_PROCESS])
     options = {
-        "key": os.environ["VLLM_API_KEY"],
-        "development": os.environ.get("VLLM_SERVER_DEV_MODE") == "1",
-        "host": given.host,
-        "port": given.port,
-        "name": given.served_model_name,
-        "sleeps": given.enable_sleep_mode,
-    }
+        "key": os.environ["VLLM_API_KEY"], "development": os.environ.get("VLLM_SERVER_DEV_MODE") == "1",
+        "host": given.host, "port": given.port, "name": given.served_model_name, "sleeps": given.enable_sleep_mode,
+    }  # fmt: skip
     print(f"GPU {os.environ.get('CUDA_VISIBLE_DEVICES')}: {given.model} {others}", flush=True)
     if os.environ.get("VLLM_STAND_IN") == "embedded":
         Sampling(given.model, given.max_model_len, **options)
