@@ -34,7 +34,7 @@ def unless_ended(fn: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
     try:
         return fn(*args, **kwargs)
     except ENDED as ended:
-        _say_less()
+        logging.getLogger("prefect.task_runs").addFilter(_QUIET)
         return Cancelled(message=ending(ended))  # type: ignore[return-value]
     except ServerAway as away:  # one line of each shard, where Prefect would print the trace of each
         return Failed(message=str(away), data=away)  # type: ignore[return-value]
@@ -74,7 +74,3 @@ class _Quiet(logging.Filter):
 
 
 _QUIET = _Quiet()
-
-
-def _say_less() -> None:
-    logging.getLogger("prefect.task_runs").addFilter(_QUIET)

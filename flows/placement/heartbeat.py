@@ -46,19 +46,15 @@ class Beat:
             )
 
 
-def hear_interrupts() -> None:
-    """Restore SIGINT: a process that a shell starts in the background ignores it and could not end itself."""
-    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-
-
 @contextmanager
 def beating(files: Files, path: str, attempt: int, every_s: float, counts: Callable[[], Counts]) -> Iterator[Beat]:
     """Beat every `every_s` seconds for as long as the block runs, with what `counts` says. A store that can't be
     reached is tried again."""
     beat, over = Beat(files, path, attempt, counts), threading.Event()
     beat.check()
-    hear_interrupts()
+    # a process that a shell starts in the background ignores SIGINT and could not end itself
+    if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def run() -> None:
         while not over.wait(every_s) and not beat.superseded.is_set():

@@ -67,7 +67,10 @@ def held_out(rows: Sequence[Row]) -> dict[Line, list[Curve]]:
     by_line: dict[Line, list[Row]] = defaultdict(list)
     for row in rows:
         by_line[Line(row["run"], row["branch"])].append(row)
-    return {one: newest_first(curves(own)) for one, own in by_line.items()}
+    return {
+        one: sorted(curves(own), key=lambda curve: (-curve.newest.iteration, curve.benchmark))
+        for one, own in by_line.items()
+    }
 
 
 def curves(rows: Sequence[Row]) -> list[Curve]:
@@ -92,7 +95,3 @@ def by_terms(base: str, rows: Sequence[Row]) -> dict[str, list[Score]]:
         worth = independent_episodes(successes, row["task_ids"])
         scores[name].append(Score(row["iteration"], sum(successes), len(successes), worth))
     return scores
-
-
-def newest_first(curves: Sequence[Curve]) -> list[Curve]:
-    return sorted(curves, key=lambda curve: (-curve.newest.iteration, curve.benchmark))

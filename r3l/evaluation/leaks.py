@@ -66,8 +66,4 @@ def rows(connection: duckdb.DuckDBPyConnection, table: str, record: type[Row], p
     answer = connection.execute(
         f"SELECT {columns} FROM lines.{table} WHERE run = ? AND branch = ? AND iteration = ?", place
     )
-    return [make_row(record, dict(zip(names, row, strict=True))) for row in answer.fetchall()]
-
-
-def make_row(record: type[Row], values: dict[str, Any]) -> Row:
-    return record(**values)
+    return [record(**dict(zip(names, row, strict=True))) for row in answer.fetchall()]

@@ -30,7 +30,8 @@ def evaluations_again(lines: Lines, place: Place, tools: Tools, found: Tell, pas
     """Play the evaluations of an iteration's policy again, and compare."""
     for manifest in place.of("evaluations"):
         key = key_of_manifest(manifest)
-        policy_digest = policy_evaluated(lines, place)
+        newest = lines.latest(place.branch, place.iteration + 1)
+        policy_digest = newest.policy if newest else lines.start
         if policy_digest and manifest["policy"] != policy_digest:
             found(key, f"policy {manifest['policy']}, its iteration made {policy_digest}")
         config = posed_config(lines, place, manifest)
@@ -65,12 +66,6 @@ def stage_settings_of(config: Config) -> dict[str, Any]:
         return stage_settings(config, "evaluations")
     except R3LError:
         return {}
-
-
-def policy_evaluated(lines: Lines, place: Place) -> str:
-    """Find the policy that an iteration made: -1 made the starting one."""
-    newest = lines.latest(place.branch, place.iteration + 1)
-    return newest.policy if newest else lines.start
 
 
 def posed_config(lines: Lines, place: Place, manifest: Manifest) -> Config | None:

@@ -120,18 +120,14 @@ def made_again(lines: Lines, place: Place, tools: Tools, verdict: Verdict, repli
     verdict.findings += [Finding("settings", place.folder, what) for what in without_settings(lines, place)]
     bench = stages_again(lines, place, tools, found, passed_over)
     if bench:
-        count_made(bench, verdict)
+        for key, made in bench.made.items():
+            if STAGES[key.stage].plays and "turns" in made.tables:
+                verdict.attempts += made.tables["trajectories"].num_rows
+                verdict.replies += made.tables["turns"].num_rows
     evaluations_again(lines, place, tools, found, passed_over)
     if replies:
         verdict.scored += replies_scored(lines, place, found, verdict.unscored.append, replies)
     return bench
-
-
-def count_made(bench: Bench, verdict: Verdict) -> None:
-    for key, made in bench.made.items():
-        if STAGES[key.stage].plays and "turns" in made.tables:
-            verdict.attempts += made.tables["trajectories"].num_rows
-            verdict.replies += made.tables["turns"].num_rows
 
 
 def guidance_in(lines: Lines, place: Place, bench: Bench | None) -> Iterator[tuple[StageKey, str]]:

@@ -82,6 +82,7 @@ class Manifest(Content):
 
 
 FIELDS = frozenset(Manifest.__annotations__)
+REF_FIELDS = tuple(StageRef.model_fields)
 REQUIRED = FIELDS - {"machine"}
 FORM = TypeAdapter(Manifest)
 
@@ -175,28 +176,12 @@ def load(files: Files, key: StageKey) -> Manifest | None:
 
 def reference(entry: ManifestRef) -> StageRef:
     """Make the reference to a stage from its manifest, or from that of a stage which was made from it."""
-    return StageRef(
-        run=entry["run"],
-        branch=entry["branch"],
-        iteration=entry["iteration"],
-        stage=entry["stage"],
-        shard=entry["shard"],
-        fingerprint=entry["fingerprint"],
-        digest=entry["digest"],
-    )
+    return StageRef(**{name: entry[name] for name in REF_FIELDS})  # type: ignore[literal-required]
 
 
 def manifest_ref(ref: StageRef) -> ManifestRef:
     """Write a reference as a manifest holds it."""
-    return {
-        "run": ref.run,
-        "branch": ref.branch,
-        "iteration": ref.iteration,
-        "stage": ref.stage,
-        "shard": ref.shard,
-        "fingerprint": ref.fingerprint,
-        "digest": ref.digest,
-    }
+    return cast(ManifestRef, ref.model_dump())
 
 
 def outdated_parents(files: Files, manifest: Manifest) -> list[str]:

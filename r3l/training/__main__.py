@@ -104,7 +104,8 @@ def run_job(path: Path, join: Callable[[], Ranks]) -> int:
         result = run_update(job, ranks, say, import_seconds=time.perf_counter() - start_time)
     except R3LError as error:
         emit("failed", cause=str(error))
-        print(f"r3l.training: {json_escaped(str(error))}", file=sys.stderr)
+        # as JSON escapes it: nothing in it acts on a terminal
+        print(f"r3l.training: {json.dumps(str(error))[1:-1]}", file=sys.stderr)
         return 1
     say(
         "finish",
@@ -120,11 +121,6 @@ def run_job(path: Path, join: Callable[[], Ranks]) -> int:
 def emit(event: str, **fields: object) -> None:
     """Print one line of progress, which is also the sign of life for the watchdog."""
     print(json.dumps({"event": event, "time": time.time(), **fields}), flush=True)
-
-
-def json_escaped(text: str) -> str:
-    """Write a text as JSON escapes it, so that nothing in it acts on a terminal."""
-    return json.dumps(text)[1:-1]
 
 
 def silent(event: str, **fields: object) -> None:

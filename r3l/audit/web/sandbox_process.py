@@ -58,13 +58,6 @@ def writing_nothing() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-def limit_memory(extra: int) -> None:
-    """Cap the address space at what is in use and `extra` bytes. A system without such a limit is left alone."""
-    with suppress(OSError, ValueError):
-        hard = resource.getrlimit(resource.RLIMIT_AS)[1]
-        resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + extra, hard))
-
-
 def main() -> None:
     root, (runs, branch), memory = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
     answers, store = sys.stdout.buffer, None
@@ -75,7 +68,10 @@ def main() -> None:
             first, store = store is None, store or Store.open(root, reading=True)
             connection = connect_for_users(store, runs, branch=branch, question=question["sql"])
             if first:
-                limit_memory(memory)
+                # a system without such a limit is left alone
+                with suppress(OSError, ValueError):
+                    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+                    resource.setrlimit(resource.RLIMIT_AS, (psutil.Process().memory_info().vms + memory, hard))
             answers.write(b"{}\n")
             answers.flush()
             # SIGALRM ends a process that does not handle it

@@ -100,7 +100,7 @@ class Batch:
             for token in (request.unfed + request.guesses)[: feed.count]
         ]
         positions = [place for feed in step.feeds for place in range(feed.length, feed.length + feed.count)]
-        ids, positions, logit_places = (part + [0] * _missing(len(part)) for part in (ids, positions, places))
+        ids, positions, logit_places = (part + [0] * (-len(part) % USUAL) for part in (ids, positions, places))
         device = self.model.device
         output = self.model(
             input_ids=torch.tensor([ids], device=device),
@@ -137,10 +137,6 @@ class Batch:
         for request in complete:
             if not request.future.done():  # the engine was closed in the middle of the step
                 request.future.set_result(request.result())
-
-
-def _missing(count: int) -> int:
-    return -count % USUAL
 
 
 def _wanted(request: Request, feed: Feed) -> list[int]:

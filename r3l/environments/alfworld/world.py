@@ -37,12 +37,6 @@ LOADED_GAMES = 32  # a worker's; about 6 MB each
 NOT_UNDERSTOOD = "Nothing happens."
 
 
-def import_engine() -> None:
-    """Load the engine. The first time this takes seconds, which a worker spends before it reports that it is ready."""
-    import_module("textworld.envs")
-    import_module("alfworld.agents.environment.alfred_tw_env")
-
-
 class AlfworldWorld(TaggedWorld[AlfworldSettings]):
     """The world. It is cheap: it loads neither alfworld nor textworld until games are made or played."""
 
@@ -91,7 +85,9 @@ class AlfworldWorld(TaggedWorld[AlfworldSettings]):
         return hints(task.task_type, about, root / str(json.loads(task.payload)["game"]))
 
     def make(self) -> Environment:
-        import_engine()
+        # the first time this takes seconds, which a worker spends before it reports that it is ready
+        import_module("textworld.envs")
+        import_module("alfworld.agents.environment.alfred_tw_env")
         return AlfworldEnvironment(games_root(self.settings), self.settings.admissible)
 
 

@@ -99,7 +99,8 @@ def draw(level: Level, rng: random.Random) -> Game:
     kinds += ["knife"] if level in {"standard", "long"} else []
     fillers = [kind for kind in KINDS if level == "standard" or kind not in kinds]
     kinds += [rng.choice(fillers) for _ in range(OTHERS[level])]
-    objects = sorted(number_kinds(kinds))
+    # ``[mug, pan, mug]`` becomes ``[mug 1, mug 2, pan 1]``
+    objects = sorted(f"{kind} {kinds[:i].count(kind) + 1}" for i, kind in enumerate(kinds))
     sources = [
         i
         for i, name in enumerate(receptacles)
@@ -113,11 +114,6 @@ def draw(level: Level, rng: random.Random) -> Game:
             for name, place in zip(objects, places, strict=True)
         ]
     return Game(level, task_type, receptacles, tuple(objects), tuple(places), goals, target)
-
-
-def number_kinds(kinds: list[str]) -> list[str]:
-    """Number the kinds: ``[mug, pan, mug]`` becomes ``[mug 1, pan 1, mug 2]``."""
-    return [f"{kind} {kinds[:i].count(kind) + 1}" for i, kind in enumerate(kinds)]
 
 
 def errand(level: Level, rng: random.Random) -> tuple[str, tuple[Wanted, ...], str]:

@@ -147,7 +147,9 @@ class WorldPool:
         with self.lock:
             home = self.homes.pop(session_id, None)
         if home is None or home.worker.lost:
-            return done_future()
+            future: Future[None] = Future()
+            future.set_result(None)
+            return future
         return self.call(home.worker, "end", session_id, home.task.task_id, lambda value: None)
 
     def counts(self) -> dict[str, int]:
@@ -228,12 +230,6 @@ def opening(value: dict[str, Any]) -> Observation:
 
 def apart(session_id: str, back: Rollback) -> str:
     return f"{session_id} lost its worker, and played again it saw something else at turn {back.diverged_at}"
-
-
-def done_future() -> Future[None]:
-    future: Future[None] = Future()
-    future.set_result(None)
-    return future
 
 
 def failed_future(message: str) -> Future[Any]:

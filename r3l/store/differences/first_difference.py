@@ -201,7 +201,9 @@ def _told(
         chances = [side.get("response_logprobs") or [] for side in (a, b)]
         more["log-probabilities"] = [side[token] if token < len(side) else None for side in chances]
         if (number := seed()) is not None:
-            more["uniform number"] = _uniform(number, token)
+            # the number by which the embedded engine drew the token
+            chance = random.Random(number)
+            more["uniform number"] = [chance.random() for _ in range(token + 1)][-1]
     elif table == "tasks":
         cause = "task order"
     elif stage.trains:
@@ -231,9 +233,3 @@ def _seed(read: Read, row: Row) -> int | None:
     seeds = {one["trajectory_id"]: one["seed"] for one in trajectories}
     of = row["trajectory_id"]
     return derive(seeds[of], of, row["turn"]) if of in seeds else None
-
-
-def _uniform(seed: int, token: int) -> float:
-    """Draw the number by which the embedded engine drew a token of the reply."""
-    chance = random.Random(seed)
-    return [chance.random() for _ in range(token + 1)][-1]

@@ -10,7 +10,7 @@ file, a question reads the lines of the stages that it asks for.
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
@@ -191,7 +191,10 @@ def build_index(store: Store, run: str, block: Block, path: Path, known: dict[st
                 seen = {name: verify_file(store, name, entry, known.get(name)) for name, entry in file_of.items()}
                 stamps.setdefault(manifest["stage"], {}).update(seen)
             else:
-                verify_sizes(sizes, file_of)
+                # for stores whose files have no stamps
+                for name, entry in file_of.items():
+                    if entry is not None and sizes.get(name) != entry["bytes"]:
+                        raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {entry['bytes']}")
         # one damaged stage is left out by name, and the others of the run stay readable
         except (StoreError, OSError) as error:
             stages.remove(manifest)
@@ -254,14 +257,6 @@ def named_files(stages: list[Manifest]) -> Iterator[tuple[str, NamedFile | None]
         key = manifests.reference(manifest).key
         yield key.manifest, None
         yield from ((f"{key.folder}/{part['file']}", part) for part in manifest["parts"])
-
-
-def verify_sizes(sizes: Mapping[str, int], named: dict[str, NamedFile | None]) -> None:
-    """Check that each file exists with its full size, for stores whose files have no stamps. Raises StoreError for the
-    first that is not."""
-    for name, entry in named.items():
-        if entry is not None and sizes.get(name) != entry["bytes"]:
-            raise StoreError(f"{name}: {sizes.get(name, 'no')} bytes, the manifest says {entry['bytes']}")
 
 
 def verify_file(store: Store, name: str, entry: NamedFile | None, known: Stamp | None) -> Stamp:
