@@ -1,20 +1,21 @@
 """Prefect artifacts of an iteration: a page and a table under fixed keys, so that the history of a key is a
 timeline."""
 
+import base64
 import os
 import re
 from collections.abc import Sequence
 from html import escape
+from typing import Any
 
 from prefect.artifacts import create_markdown_artifact, create_table_artifact
 
-from flows.trend_image import image
-from r3l.audit.addresses import line_url
-from r3l.audit.lines import Line
+from r3l.audit.charts.charts import HEIGHT, WIDTH
+from r3l.audit.charts.iterations import CHARTS, alone, with_values
+from r3l.audit.lines import Line, line_url
 from r3l.config import Config
 from r3l.evaluation.score import Scores
-from r3l.pipeline.headline import headline, in_short, trends
-from r3l.pipeline.summary import Summary, figure_rows, history, questions, summarise
+from r3l.pipeline.summary import Summary, figure_rows, headline, history, in_short, questions, summarise, trends
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
@@ -115,3 +116,45 @@ def look(line: Line, iteration: int, root: str) -> str:
         f"[Its groups, side by side]({address}{line_url(line, 'groups', iteration=iteration)}) while `r3l audit "
         f"{root}` runs."
     )
+
+
+SHOWN = ("Reward", "Improvement rate", "Loss", "Entropy")
+NEWEST = 200  # iterations
+HEAD = 40  # pixels above each chart: title and legend
+COLOURS = ("#2563c9", "#d9730d", "#12876b")
+STYLE = """text{font:11px system-ui,sans-serif;fill:#5d6878}.head{font-size:13px;font-weight:600;fill:#1b2330}
+.tick.y{text-anchor:end}.tick.x,.title.x,.none{text-anchor:middle}
+.grid,.axis{stroke:#e2e6ec}.axis{stroke:#8b95a5}.line{fill:none;stroke-width:1.8}
+""" + "".join(f".line.c{k}{{stroke:{colour}}}.dot.c{k},.key.c{k}{{fill:{colour}}}" for k, colour in enumerate(COLOURS))
+
+
+def image(line: Line, past: Sequence[dict[str, Any]]) -> str:
+    """Draw the charts of the audit app, two by two, over the newest iterations, as an image in Markdown."""
+    newest = past[-NEWEST:]
+    charts = with_values([chart for chart in CHARTS if chart.title in SHOWN], newest)
+    panels = "".join(
+        panel(alone(chart, newest, hover=False), 12 + k % 2 * (WIDTH + 24), 8 + k // 2 * (HEIGHT + HEAD + 8))
+        for k, chart in enumerate(charts)
+    )
+    width, height = 2 * WIDTH + 48, (len(charts) + 1) // 2 * (HEIGHT + HEAD + 8) + 8
+    svg = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" viewBox="0 0 {width} {height}">'
+        f"<style>{STYLE}</style>"
+        f'<rect width="{width}" height="{height}" rx="8" fill="#fff"/>{panels}</svg>'
+    )
+    return f"![trend of {line}](data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode()})"
+
+
+def panel(chart: dict[str, Any], x: int, y: int) -> str:
+    """Draw a chart with its title and the names of its lines above it."""
+    names, at = [], x + 4
+    for k, name in enumerate(chart["legend"]):
+        names.append(
+            f'<rect class="key c{k}" x="{at}" y="{y + 26}" width="10" height="3"/>'
+            f'<text x="{at + 14}" y="{y + 31}">{name}</text>'
+        )
+        at += 24 + 7 * len(name)
+    place = f'<svg class="chart" x="{x}" y="{y + HEAD}" width="{WIDTH}" height="{HEIGHT}"'
+    return f'<text class="head" x="{x + 4}" y="{y + 15}">{chart["title"]}</text>{"".join(names)}' + str(
+        chart["svg"]
+    ).replace('<svg class="chart"', place, 1)

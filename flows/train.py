@@ -11,7 +11,7 @@ from flows.cancellation import run_attended, watched_flow
 from r3l.config import Config
 from r3l.config.form import Form
 from r3l.errors import ConfigError
-from r3l.evaluation.goal import Goal, check_return
+from r3l.evaluation.score import Goal, check_return
 from r3l.exploration.progress import Progress
 from r3l.pipeline.iteration import the_iteration
 from r3l.pipeline.logs import log

@@ -17,7 +17,7 @@ def _():
 
     import marimo as mo
 
-    from flows.trend_image import image
+    from flows.artifacts import image
     from r3l.audit.lines import Line
     from r3l.audit.web.sandbox import worked_questions
     from r3l.errors import StoreError

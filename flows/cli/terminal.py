@@ -14,8 +14,7 @@ from flows.serving import tied
 from r3l.config import Config
 from r3l.errors import Interrupted
 from r3l.evaluation.benchmarks import pose
-from r3l.evaluation.goal import Goal, check_return
-from r3l.evaluation.score import Scores
+from r3l.evaluation.score import Goal, Scores, check_return
 from r3l.exploration.progress import Progress
 from r3l.pipeline.summary import Summary, history
 from r3l.pipeline.tools import Tools

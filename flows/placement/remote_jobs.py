@@ -18,7 +18,7 @@ from prefect.states import Cancelling, Crashed
 
 from flows.placement.heartbeat import Counts, Listener
 from flows.server import lasting
-from r3l.config.placement import PlacementSettings
+from r3l.config.sections import PlacementSettings
 from r3l.errors import ConfigError, Interrupted, R3LError
 from r3l.pipeline.logs import log
 from r3l.store.files.local import Files

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader, Row
-from r3l.audit.text.words import Span, word_difference
+from r3l.audit.text.untrusted import Span, word_difference
 from r3l.audit.weights import Piece, ShadeScale, Trained, place_weights
 from r3l.errors import StoreError
 

@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import quote, urlencode
 
 from r3l.audit.reader import Reader, Row
 from r3l.errors import StoreError
@@ -14,7 +15,7 @@ from r3l.store.differences.first_difference import Line as StoredLine
 from r3l.store.differences.first_difference import Parting, parting
 from r3l.store.figures import LINES
 from r3l.store.files.lock import LOCK, living
-from r3l.store.index.settings import newest_settings
+from r3l.store.index.readable import newest_settings
 from r3l.store.layout import ITERATION, iteration_folder, key_of, line_folder
 from r3l.store.layout import SETTINGS as SAVED
 from r3l.store.manifest import unsealed
@@ -159,3 +160,15 @@ def differing_settings(reader: Reader, chosen: Sequence[Line]) -> list[tuple[str
         return (2 if None in row[2] else 1 if row[0] == "seed" else 0), row[0]
 
     return sorted(rows, key=order)
+
+
+def url(*segments: str, **query: Any) -> str:
+    """Write a path of quoted segments with the query's fields that are set."""
+    path = "/" + "/".join(quote(str(segment), safe="") for segment in segments)
+    fields = {name.rstrip("_"): value for name, value in query.items() if value not in (None, "")}
+    return f"{path}?{urlencode(fields, doseq=True)}" if fields else path
+
+
+def line_url(line: Line, tab: str = "", **query: Any) -> str:
+    """Write the address of a page of a run or branch."""
+    return url("run", line.run, *([tab] if tab else []), branch=line.branch, **query)

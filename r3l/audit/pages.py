@@ -6,8 +6,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from r3l.audit import figures
-from r3l.audit.addresses import line_url, url
 from r3l.audit.charts import strips
+from r3l.audit.lines import line_url, url
 from r3l.audit.text.glossary import term
 from r3l.audit.text.untrusted import both_ends, excerpt, report_fields, shorten
 from r3l.audit.weights import ShadeScale, Trained

@@ -7,7 +7,7 @@ from typing import Any
 from r3l.audit.attempts import divergence
 from r3l.audit.lines import Line
 from r3l.audit.reader import Reader, Row
-from r3l.audit.text.words import Span, word_difference
+from r3l.audit.text.untrusted import Span, word_difference
 from r3l.errors import StoreError
 
 LISTED = 100

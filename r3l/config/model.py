@@ -8,10 +8,15 @@ from r3l.config.engines import AnyEngine, TransformersLocalSettings
 from r3l.config.environments import AlfworldSettings, AnyEnvironment
 from r3l.config.methods import AnyMethod, R3LSettings
 from r3l.config.numbers import number, within
-from r3l.config.placement import PlacementSettings
 from r3l.config.section import LARGEST, Section, identity_of
-from r3l.config.sections import EvaluationSettings, PolicySettings, RolloutSettings, StoreSettings
-from r3l.config.tracking import TrackingSettings
+from r3l.config.sections import (
+    EvaluationSettings,
+    PlacementSettings,
+    PolicySettings,
+    RolloutSettings,
+    StoreSettings,
+    TrackingSettings,
+)
 from r3l.config.training import TrainingSettings
 
 

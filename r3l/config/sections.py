@@ -5,8 +5,8 @@ from typing import Literal
 
 from pydantic import Field
 
-from r3l.config.numbers import number, within
-from r3l.config.section import Section, identity_of
+from r3l.config.numbers import above, number, within
+from r3l.config.section import WEEK_S, Section, identity_of
 from r3l.stages import stages_that
 
 
@@ -144,3 +144,60 @@ class StoreSettings(Section):
             "Folder or s3:// address of the store. If empty, R3L_STORE, else data/runs in R3L_HOME or in the checkout."
         ),
     )
+
+
+Tracker = Literal["tensorboard", "mlflow", "wandb", "trackio"]
+
+
+class TrackingSettings(Section):
+    IDENTITY_OF = ()
+
+    to: list[Tracker] = Field(
+        default_factory=list,
+        description="Trackers that receive the metrics after each iteration: tensorboard, mlflow, wandb, trackio.",
+    )
+    tensorboard: str = Field("", description="Log folder of TensorBoard. If empty, runs.")
+    mlflow: str = Field(
+        "", description="Tracking URI of MLflow. If empty, MLFLOW_TRACKING_URI, else MLflow's own default."
+    )
+    wandb: str = Field("", description="Project in Weights & Biases. If empty, r3l.")
+    trackio: str = Field("", description="Project in Trackio. If empty, r3l.")
+    timeout_s: float = number(120, above(0, WEEK_S), "Seconds after which a tracker counts as unreachable, {}.")
+
+
+class PlacementSettings(Section):
+    IDENTITY_OF = ()
+
+    shards: Literal["here", "workers", "ray"] = Field(
+        "here",
+        description=(
+            "Where shards of tasks are played. here: in threads of the flow; workers: in one flow run of "
+            "shard_deployment per shard; ray: in tasks of a Ray cluster."
+        ),
+    )
+    shard_deployment: str = Field(
+        "r3l-shard/shard", description="Deployment of the flow r3l-shard. All hosts need a store that they share."
+    )
+    ray_address: str = Field(
+        "",
+        description=(
+            "Address of the Ray cluster: ray://HOST:10001, or auto. If empty, a Ray on this machine is started "
+            "for the run."
+        ),
+    )
+    update_deployment: str = Field(
+        "",
+        description=(
+            "Deployment that runs the update, such as r3l-update/update. If empty, the update is a process beside "
+            "the flow."
+        ),
+    )
+    attempts: int = number(
+        3,
+        within(1, 100),
+        "Number of times that a job is started if its host is lost, {}. A job that fails is not started again.",
+    )
+    silent_s: float = number(
+        120, within(1, WEEK_S), "Seconds without a heartbeat after which the host of a remote job counts as lost, {}."
+    )
+    heartbeat_s: float = number(10, within(0.1, 3600), "Seconds between two heartbeats of a remote job, {}.")

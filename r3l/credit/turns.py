@@ -1,7 +1,7 @@
 """Advantages of single turns. Shapes: G members of one group, K turns of one member."""
 
 from collections import defaultdict
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -69,3 +69,22 @@ def value_differences(values: Mapping[int, float], reward: float, turns: int) ->
 def split_by_member(values: Floats, lengths_G: Sequence[int]) -> list[Floats]:
     """Split the values of all turns of a group into one array per member."""
     return np.split(values, np.cumsum(lengths_G)[:-1]) if lengths_G else []
+
+
+PivotMask = Literal["both", "retry_only", "off"]  # the settings and the SQL of the store are held against this rule
+
+
+def distilled_mask_turn(pivot_turn: int | None, rule: PivotMask) -> int:
+    """Find the first turn of a distilled trajectory that carries weight: its pivot, as used (0 after a restart)."""
+    return 0 if rule == "off" else pivot_turn or 0
+
+
+def base_mask_turn(pivot_turns: Iterable[int | None], rule: PivotMask) -> int:
+    """Find the first turn of a base that carries weight: the smallest pivot among its retries, as only the turns before
+    it are shared with every one of them. A base without a retry is not masked."""
+    return min((pivot or 0 for pivot in pivot_turns), default=0) if rule == "both" else 0
+
+
+def response_weights(response_lengths_K: Sequence[int], mask_turn: int) -> list[Floats]:
+    """Compute mask_k^t of Eq. 7 for K turns: per turn an array of its reply's length, 0 where k < mask_turn, else 1."""
+    return [np.full(length, float(turn >= mask_turn)) for turn, length in enumerate(response_lengths_K)]

@@ -9,8 +9,7 @@ from r3l.config.compose import Asked, preset_names
 from r3l.config.engines import AnyEngine
 from r3l.config.environments import AnyEnvironment
 from r3l.config.form import HERE, Answers, Named, Settings, Tabs, same
-from r3l.config.sections import EvaluationSettings, PolicySettings, StoreSettings
-from r3l.config.tracking import TrackingSettings
+from r3l.config.sections import EvaluationSettings, PolicySettings, StoreSettings, TrackingSettings
 from r3l.evaluation.benchmarks import BENCHMARKS
 
 OWN = "the run's own"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -11,8 +12,31 @@ from r3l.engines.base import Completion, Engine, Sampling
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.teacher import Teacher
 from r3l.environments.base import World, tools_of
-from r3l.exploration.event_notes import Incidents
 from r3l.exploration.progress import Progress
+from r3l.records import Event
+
+
+class Incidents:
+    """Noted from any thread; the next sampling stage that is committed takes them into its table."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._noted: list[tuple[str, str, str, str]] = []
+
+    def note(self, event: str, subject_id: str, reason: str, detail: str = "") -> None:
+        """Keep one for the next stage. `event` is engine_retry, engine_restarted, worker_restarted or canary."""
+        with self._guard:
+            self._noted.append((event, subject_id, reason, detail))
+
+    def taken(self, iteration: int, stage: str) -> list[Event]:
+        """Take out all that were noted since the last call, as events that `stage` reports, in the order of their
+        subjects."""
+        with self._guard:
+            notes, self._noted = self._noted, []
+        return [
+            Event(iteration, stage, subject, event, reason, detail) for event, subject, reason, detail in sorted(notes)
+        ]
+
 
 if TYPE_CHECKING:
     from r3l.environments.workers.pool import WorldPool

@@ -1,5 +1,6 @@
 """Retries: roll the world back to the pivot, put the guidance in the context, generate to the end (paper, section
-3.1)."""
+3.1); and context distillation: the parent's prefix and the retry's replies, without the guidance (Eq. 5).
+"""
 
 import asyncio
 from dataclasses import replace
@@ -114,6 +115,27 @@ def _guided(observation: str, text: str, role: Role, guide: str) -> list[Message
     return [{"role": guide, "content": text}, at_pivot]
 
 
-def with_trajectory_id(turns: list[Turn], trajectory_id: str) -> list[Turn]:
-    """Copy the turns under another trajectory's id."""
-    return [replace(turn, trajectory_id=trajectory_id) for turn in turns]
+def distil(parent: Episode, retry: Episode) -> Episode:
+    """Stitch the distilled trajectory. The pivot observation appears once, behind the parent's own context ids.
+
+    parent  C0 A0 | C1 A1  C2 A2                       pivot 1
+    retry           G1 B1  D2 B2   (G1 holds the guidance; D2 answers B1)
+    result  C0 A0 | C1 B1  D2 B2   (B are the sampled ids, never re-tokenised)
+    """
+    pivot = int(retry.trajectory.pivot_turn or 0)
+    distilled_id = retry.trajectory.trajectory_id.replace("/retry=", "/distilled=")
+    suffix = list(retry.turns)
+    if suffix:
+        suffix[0] = replace(suffix[0], context_ids=parent.turns[pivot].context_ids)
+    turns = [replace(turn, trajectory_id=distilled_id) for turn in (*parent.turns[:pivot], *suffix)]
+    trajectory = replace(
+        retry.trajectory,
+        trajectory_id=distilled_id,
+        kind=Kind.DISTILLED,
+        retry_id=retry.trajectory.trajectory_id,
+        seconds=0.0,
+        rollback_hashes=None,
+        turns=len(turns),
+        response_tokens=sum(len(turn.response_ids) for turn in turns),
+    )
+    return Episode(trajectory, turns)

@@ -6,12 +6,11 @@ from typing import TypeVar
 
 from r3l.errors import ConfigError
 from r3l.exploration.continuations import continue_from, unusable, wanted_of
-from r3l.exploration.controls import apply_controls
 from r3l.exploration.explorer import Explorer
+from r3l.exploration.oracle import apply_controls
 from r3l.exploration.reflect import reflect
-from r3l.exploration.retry import retry
+from r3l.exploration.retry import distil, retry
 from r3l.exploration.sample import sample
-from r3l.exploration.stitch import distil
 from r3l.records import Episode, Event, Reflection, SamplingPlan, Status, Task
 
 T = TypeVar("T")

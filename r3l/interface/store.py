@@ -19,7 +19,7 @@ from r3l.judge import REPLIES
 from r3l.judge.verdict import judge
 from r3l.pipeline.replay import recompute
 from r3l.pipeline.runner import Threads
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import load_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.catalog import VIEWS
 from r3l.store.check import Finding

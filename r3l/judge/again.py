@@ -12,9 +12,8 @@ from r3l.judge.witness import Made, NotStored
 from r3l.pipeline.policies import imported_from
 from r3l.pipeline.stages import calls, replay_buffer
 from r3l.pipeline.stages.calls import CALLS
-from r3l.pipeline.stages.shards import Chain, submit
+from r3l.pipeline.stages.shards import Chain, shards_of_batch, submit, waves
 from r3l.pipeline.stages.task_batch import shards_of
-from r3l.pipeline.stages.waves import shards_of_batch, waves
 from r3l.pipeline.tools import Tools
 from r3l.records import Status
 from r3l.stages import STAGES

@@ -4,10 +4,13 @@ import json
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from r3l.store.differences.first_difference import Line, Parting, compare_places
+from r3l.store.stage import Store
 from r3l.store.tables.schemas import TABLES, VOLATILE
 
 # What another version of the code may have changed: rows that were made under another one are not made again.
@@ -29,9 +32,7 @@ def difference(table: str, stored: pa.Table, made: pa.Table, columns: Sequence[s
         counts = f"{stored.num_rows} rows are stored, {made.num_rows} follow from its parents"
         return f"{table}: {counts}{odd(table, stored, made)}"
     # without looking at single values: Arrow takes no NaN for another one
-    differing = [
-        name for name in columns if not stored[name].combine_chunks().equals(made[name].combine_chunks())
-    ]
+    differing = [name for name in columns if not stored[name].combine_chunks().equals(made[name].combine_chunks())]
     firsts = [(row, name) for name in differing if (row := first_row(stored[name], made[name])) is not None]
     if not firsts:
         return ""
@@ -111,3 +112,30 @@ def settings_differences(
             yield from settings_differences(value, made[name], f"{place}.")
         elif name in made and not same(value, made[name]):
             yield place, f"{shown_text(value)} is stored, the iteration's settings say {shown_text(made[name])}"
+
+
+@dataclass(frozen=True, slots=True)
+class PlayedAgain:
+    """A stage of a replay: how many of its shards were compared, how many are equal, and the first difference."""
+
+    stage: str
+    shards: int
+    equal: int
+    first: Parting | None
+
+    def __str__(self) -> str:
+        line = f"  {self.stage:<14} {self.equal} of {self.shards} shards equal, bit for bit"
+        return f"{line}\n  {self.first}" if self.first else line
+
+
+def played_again(store: Store, run: str, iteration: int, source: str, branch: str) -> list[PlayedAgain]:
+    """Compare the stages that a branch made in an iteration with those of the branch that it replayed."""
+    branch_stages = {(ref.stage, ref.shard) for ref in store.stages(run, branch, iteration)}
+    by_stage: dict[str, list[Parting | None]] = {}
+    for (_, stage, shard), differences in compare_places(Line(store, run, source), Line(store, run, branch), iteration):
+        if (stage, shard) in branch_stages:
+            by_stage.setdefault(stage, []).append(differences)
+    return [
+        PlayedAgain(stage, len(differences), differences.count(None), next(filter(None, differences), None))
+        for stage, differences in by_stage.items()
+    ]

@@ -6,10 +6,8 @@ from typing import Any
 from r3l.config import Config
 from r3l.config.compose import merge, validate
 from r3l.errors import ConfigError, R3LError, WorldError
-from r3l.evaluation import placing
 from r3l.evaluation.benchmarks import Posed
-from r3l.evaluation.play import evaluation_rows, evaluation_stage
-from r3l.evaluation.sampling import evaluated_tasks
+from r3l.evaluation.play import evaluated_tasks, evaluation_columns, evaluation_rows, evaluation_stage
 from r3l.judge.again import broken_by_the_world, told_again
 from r3l.judge.bench import UNREADABLE, Bench, Looking, NotAtHand, Tell, in_words, recorded_of
 from r3l.judge.compare import OF_THE_CODE, columns_to_compare, difference
@@ -90,7 +88,7 @@ def played_again(lines: Lines, place: Place, manifest: Manifest, config: Config,
     explorer = replace(bench.explorer, engine=engine, policy=manifest["policy"])
     tasks, of_tasks = evaluated_tasks(config, place.iteration)
     benchmark = Posed(config, *(str(settings[name]) for name in POSED))
-    about = placing.about(benchmark, settings, len(tasks), of_tasks)
+    about = evaluation_columns(benchmark, settings, len(tasks), of_tasks)
     name = f"evaluation-{about['evaluation']}"
     evaluation = config.evaluation
     episodes = evaluation_stage(explorer, tasks, evaluation.repeats, evaluation.temperature, name=name)

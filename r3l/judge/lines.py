@@ -8,13 +8,13 @@ from r3l.config import Config
 from r3l.errors import StoreError
 from r3l.judge.bench import snapshot
 from r3l.pipeline.policies import Policies
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import load_config
 from r3l.pipeline.workbench import Replay
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.check import unpruned_manifests
+from r3l.store.index.contents import find_origins
 from r3l.store.layout import StageKey
-from r3l.store.lines import find_origins
 from r3l.store.manifest import Manifest
 from r3l.store.policies.snapshots import Written, read_update
 from r3l.store.stage import Store

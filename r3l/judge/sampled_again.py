@@ -4,13 +4,13 @@ import random
 from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 
 from r3l.config import Config
 from r3l.config.engines import TransformersLocalSettings
-from r3l.errors import R3LError
+from r3l.errors import R3LError, StoreError
 from r3l.judge.again import chain_again
 from r3l.judge.alone import Only, SamplingBench
 from r3l.judge.compare import OF_THE_CODE, settings_differences
@@ -23,10 +23,10 @@ from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
 from r3l.store.differences.first_difference import Parting, by_rows
 from r3l.store.layout import StageKey
-from r3l.store.manifest import Manifest
-from r3l.store.notes import note
-from r3l.store.stage import Store
-from r3l.store.tables.schemas import IDENTITY_VERSIONS
+from r3l.store.manifest import Content, Manifest
+from r3l.store.stage import Store, encoded
+from r3l.store.tables.parts import to_table
+from r3l.store.tables.schemas import IDENTITY_VERSIONS, INCIDENTS
 from r3l.system.machine import other_machine, this_machine
 
 EVENT = "sampled_again"
@@ -202,3 +202,23 @@ def distances_of(a: Row, b: Row) -> list[float]:
     alike = next((place for place, (one, other) in enumerate(ids) if one != other), None)
     pairs = zip(a["response_logprobs"][:alike], b["response_logprobs"][:alike], strict=False)
     return [abs(one - other) for one, other in pairs]
+
+
+def note(store: Store, key: StageKey, events: Sequence[Event]) -> None:
+    """Add rows to a stage's events. The caller holds the iteration's lock.
+
+    Raises:
+        StoreError: the stage is not there or damaged, or another writer committed it meanwhile.
+    """
+    assert all(one.event in INCIDENTS for one in events), "other events would change the digest of a stage"
+    token, manifest = store.files.token(key.manifest), store.manifest(key)
+    rows = pa.concat_tables([store.read(manifests.reference(manifest), "events"), to_table("events", events)])
+    old = [part for part in manifest["parts"] if part["table"] == "events"]
+    kept = [part for part in manifest["parts"] if part["table"] != "events"]
+    added, contents = encoded(key, {"events": rows})
+    parts = [*kept, *added]
+    content = cast(Content, {name: value for name, value in manifest.items() if name != "checksum"} | {"parts": parts})
+    if not store.files.put_if(key.manifest, manifests.seal(content), token, contents):
+        raise StoreError(f"stage {key}: another writer committed it meanwhile; run it again")
+    for part in old:
+        store.files.delete(f"{key.folder}/{part['file']}")

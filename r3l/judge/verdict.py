@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
+from hashlib import blake2b
+from importlib.resources import files as package_files
 
 from r3l.evaluation.leaks import check_leaks
 from r3l.judge.again import stages_again
@@ -18,10 +20,12 @@ from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
 from r3l.store.check import Finding, check_run, lies_in
-from r3l.store.index.blocks import Block
-from r3l.store.index.checked import Checked
+from r3l.store.files.stamps import Stamp
+from r3l.store.index.blocks import Block, blocks_of, indexed_block
+from r3l.store.index.cached import index_path, recall, remember
 from r3l.store.layout import SETTINGS, StageKey
 from r3l.store.stage import Store
+from r3l.version import __version__
 
 
 @dataclass(slots=True)
@@ -147,3 +151,34 @@ def without_settings(lines: Lines, place: Place) -> Iterator[str]:
     has_settings = any("code" in one["settings"] for one in place.manifests if one["stage"] != "evaluations")
     if has_settings and lines.config(place.branch, place.iteration) is None:
         yield f"{SETTINGS} is missing or can't be read; its stages have settings, so they were run with some"
+
+
+class Checked:
+    """The blocks of a run that `kind` of check found sound. The index of a block is written anew whenever a folder or a
+    file of it is another: a block whose index is the very file that it was then has not changed.
+
+    Args:
+        everything: read all blocks again.
+    """
+
+    def __init__(self, store: Store, run: str, kind: str, everything: bool) -> None:
+        self.run, self.path = run, index_path(store, run, kind)
+        kept = recall(self.path, run) or {"code": "", "stamps": {}}
+        sound = {} if everything or kept["code"] != code() else kept["stamps"]
+        self.stamps: dict[str, Stamp | None] = {}
+        self.blocks: list[Block] = []
+        for block in blocks_of(store, run):
+            index = indexed_block(store, run, block)
+            self.stamps[block.name] = index.kept
+            # also those after one that changed: what they were made from may be another
+            if self.blocks or index.kept is None or sound.get(block.name) != index.kept:
+                self.blocks.append(block)
+
+    def found_sound(self) -> None:
+        remember(self.path, {"run": self.run, "code": code(), "stamps": self.stamps})
+
+
+def code() -> str:
+    """Name the code that checks: its version, and the text of the invariants."""
+    texts = sorted(one.read_text() for one in package_files("r3l.store").joinpath("invariants").iterdir())
+    return blake2b("\0".join([__version__, *texts]).encode(), digest_size=16).hexdigest()

@@ -2,10 +2,8 @@
 LOSSES."""
 
 from r3l.losses.balance import Bounds, candidates, choose_bounds, masses
-from r3l.losses.kl_penalty import ESTIMATORS, kl_penalty
-from r3l.losses.objectives import LOSSES, Objective, RowLoss
-from r3l.losses.off_policy_mask import off_policy
-from r3l.losses.sampler_ratio import sampler_weights
+from r3l.losses.objectives import ESTIMATORS, LOSSES, Objective, RowLoss, kl_penalty
+from r3l.losses.sampler_ratio import off_policy, sampler_weights
 from r3l.losses.teacher import taught_advantage
 
 __all__ = [

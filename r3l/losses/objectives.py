@@ -150,3 +150,17 @@ LOSSES: dict[str, Objective] = {
 def bounded_exp(log_T: Tensor) -> Tensor:
     """Compute the exponential within 20 nats, beyond which it says no more."""
     return log_T.clamp(-20.0, 20.0).exp()
+
+
+# d = log ref - log pi; all are of expectation KL(pi || reference) or close to it, and k3 is never negative
+ESTIMATORS: dict[str, Callable[[Tensor], Tensor]] = {
+    "k1": lambda d_T: -d_T,
+    "k2": lambda d_T: d_T.square() / 2,
+    "k3": lambda d_T: d_T.exp() - d_T - 1,
+}
+
+
+def kl_penalty(logp_T: Tensor, reference_T: Tensor, weights_T: Tensor, estimator: str) -> Tensor:
+    """Sum weights[t] * KL_t over the tokens, a scalar. Raise `KeyError` for an estimator that is not in
+    `ESTIMATORS`."""
+    return (weights_T * ESTIMATORS[estimator](reference_T - logp_T)).sum()

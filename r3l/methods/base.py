@@ -11,10 +11,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import numpy as np
 
 from r3l.config.methods.shared import ClippedSettings, MethodSettings
-from r3l.credit.advantages import Floats, group_statistics, scaled_advantages
-from r3l.credit.amplification import amplify, signs
-from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn
-from r3l.credit.turns import discounted_returns, paid_or_at_the_end
+from r3l.credit.advantages import Floats, amplify, group_statistics, scaled_advantages, signs
+from r3l.credit.turns import PivotMask, base_mask_turn, discounted_returns, distilled_mask_turn, paid_or_at_the_end
 from r3l.records import Credit, Episode, Kind, Reflection, SamplingPlan, Trajectory, Turn
 
 S = TypeVar("S", bound=MethodSettings)

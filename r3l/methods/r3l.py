@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from r3l.config.methods import R3LSettings
 from r3l.config.section import from_settings
-from r3l.credit.pivot_mask import PivotMask
+from r3l.credit.turns import PivotMask
 from r3l.methods.base import LeftOut, Lesson, Memory, Method, Objective
 from r3l.methods.meta_tasks import kept_turns, report_worths, why_not
 from r3l.records import Credit, Kind, Reflection, SamplingPlan, Trajectory

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from r3l.config.methods.shared import MethodSettings
-from r3l.credit.pivot_mask import response_weights
+from r3l.credit.turns import response_weights
 from r3l.methods.base import Objective, shared_turns
 from r3l.records import Credit, Episode, Kind, Reflection, TrainingRow, Trajectory, Turn
 

@@ -9,7 +9,7 @@ from r3l.config.methods.shared import MethodSettings
 from r3l.errors import ConfigError, StoreError
 from r3l.methods import plan
 from r3l.methods.mass import Mass, mass_of
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import load_config
 from r3l.pipeline.stages import stage_io
 from r3l.records import Episode, OraclePivot, Reflection, SamplingPlan
 from r3l.store.stage import Store

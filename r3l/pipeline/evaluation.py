@@ -4,10 +4,8 @@ from typing import Any
 
 from r3l.config import Config
 from r3l.errors import ConfigError, StoreError
-from r3l.evaluation import placing
 from r3l.evaluation.benchmarks import Posed
-from r3l.evaluation.play import evaluation_rows, evaluation_stage
-from r3l.evaluation.sampling import evaluated_tasks
+from r3l.evaluation.play import evaluated_tasks, evaluation_columns, evaluation_key, evaluation_rows, evaluation_stage
 from r3l.exploration.progress import Progress
 from r3l.pipeline import policies
 from r3l.pipeline.iteration import working
@@ -58,11 +56,11 @@ def play(bench: Workbench, test: Posed, iteration: int) -> StageRef:
         return tables or play_once(bench, test, iteration, settings, tables)
 
     while True:
-        key = placing.place(store, config, iteration, settings, bench.policies.behaviour.digest)
+        key = evaluation_key(store, config, iteration, settings, bench.policies.behaviour.digest)
         try:
             return run_stage(bench, "evaluations", key.shard, [], compute, extra=terms)
         except StoreError:
-            if key == placing.place(store, config, iteration, settings, bench.policies.behaviour.digest):
+            if key == evaluation_key(store, config, iteration, settings, bench.policies.behaviour.digest):
                 raise
 
 
@@ -88,7 +86,7 @@ def play_once(
     """Play the evaluation, and keep its tables in `made`: what has been played is played once."""
     evaluation = bench.config.evaluation
     tasks, whole = evaluated_tasks(bench.config, iteration)
-    about = placing.about(test, settings, len(tasks), whole)
+    about = evaluation_columns(test, settings, len(tasks), whole)
     name = f"evaluation-{about['evaluation']}"
     episodes = evaluation_stage(bench.explorer, tasks, evaluation.repeats, evaluation.temperature, name=name)
     made |= {"evaluations": evaluation_rows(episodes, about)} | stage_io.tables(episodes)

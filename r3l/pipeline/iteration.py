@@ -11,10 +11,9 @@ from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner, Threads
 from r3l.pipeline.settings.continuing import Change, keep_settings, stages_of_setting
 from r3l.pipeline.stages import calls, replay_buffer
-from r3l.pipeline.stages.shards import shard_stages
+from r3l.pipeline.stages.shards import shard_stages, wave_stages, waves
 from r3l.pipeline.stages.task_batch import shards_of
 from r3l.pipeline.stages.updates import sweep_staging
-from r3l.pipeline.stages.waves import wave_stages, waves
 from r3l.pipeline.summary import Summary, summarise
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.tracking.feed import feed

@@ -10,8 +10,7 @@ from r3l.methods import plan
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.logs import log
 from r3l.pipeline.runner import Runner
-from r3l.pipeline.settings.continuing import PLACE, changes, stages_of_setting
-from r3l.pipeline.settings.saved import load_config, newest_begun
+from r3l.pipeline.settings.continuing import PLACE, changes, load_config, newest_begun, stages_of_setting
 from r3l.pipeline.stages.identity import plan_of_stage
 from r3l.pipeline.workbench import Placement, Replay
 from r3l.stages import stages_that

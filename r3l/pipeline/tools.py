@@ -12,10 +12,10 @@ from r3l.engines.base import Engine, Sleeping
 from r3l.engines.teacher import Teacher
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import Interrupted, R3LError
-from r3l.exploration.event_notes import Incidents
+from r3l.exploration.explorer import Incidents
 from r3l.pipeline.policies import teacher_of
 from r3l.pipeline.teaching import make_teacher
-from r3l.pipeline.update.waiting import WaitingProcess
+from r3l.pipeline.update.output import WaitingProcess
 
 Tool = TypeVar("Tool", WorldPool, Engine, Teacher)
 

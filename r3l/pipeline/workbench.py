@@ -17,8 +17,7 @@ from r3l.engines.chat_format import ChatFormat
 from r3l.environments import has_oracle, make_world
 from r3l.environments.base import World, tools_of
 from r3l.errors import Interrupted
-from r3l.exploration.event_notes import Incidents
-from r3l.exploration.explorer import Explorer, Limits
+from r3l.exploration.explorer import Explorer, Incidents, Limits
 from r3l.exploration.progress import Progress
 from r3l.pipeline.policies import Policies, pullable, teacher_of, with_teacher
 from r3l.pipeline.runner import Runner

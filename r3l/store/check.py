@@ -19,10 +19,10 @@ from r3l.store.figures import require_runs
 from r3l.store.index.blocks import Block, blocks_of
 from r3l.store.index.contents import contents_of
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
-from r3l.store.loaded import load
 from r3l.store.manifest import Manifest, ManifestRef
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import latest_policy
+from r3l.store.query import load
 from r3l.store.stage import Store
 from r3l.store.sweep import is_part
 from r3l.store.tables.parts import footer

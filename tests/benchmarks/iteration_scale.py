@@ -27,7 +27,7 @@ from r3l.engines.base import PolicySnapshot
 from r3l.exploration.progress import Progress
 from r3l.pipeline.iteration import run_stages
 from r3l.pipeline.policies import Policies
-from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.settings.continuing import save_config
 from r3l.pipeline.stages import calls
 from r3l.pipeline.update import process
 from r3l.pipeline.workbench import Workbench

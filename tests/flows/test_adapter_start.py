@@ -16,7 +16,7 @@ from flows.cli.settings import settings
 from r3l.config import Config, compose
 from r3l.engines.base import PolicySnapshot
 from r3l.errors import ConfigError
-from r3l.exploration.event_notes import Incidents
+from r3l.exploration.explorer import Incidents
 from r3l.exploration.progress import Progress
 from r3l.pipeline.policies import Policies, starting_policy
 from r3l.pipeline.preflight import check_adapter

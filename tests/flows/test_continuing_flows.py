@@ -11,7 +11,7 @@ from flows.evaluate import evaluate
 from flows.iterate import iterate
 from flows.train import train
 from r3l.errors import ConfigError
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import load_config
 from r3l.store.stage import Store
 from tests.flows.corridor import corridor
 from tests.support.answers import ask

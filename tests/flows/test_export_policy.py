@@ -14,7 +14,7 @@ from flows.cli.commands.prepare import export_policy, new
 from r3l.config import Config, compose
 from r3l.errors import ConfigError, StoreError
 from r3l.pipeline.export.card import inert_cell, shown_settings
-from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.settings.continuing import save_config
 from r3l.records import EvaluatedEpisode
 from r3l.store.layout import StageKey
 from r3l.store.policies.snapshots import snapshot_digest

@@ -93,7 +93,7 @@ def test_the_turns_of_a_base_are_the_prompts_that_were_sampled_from(run):
         store, "SELECT * FROM turns WHERE trajectory_id = 'iteration=0/task=0/base=0' AND iteration = 0 ORDER BY turn"
     )
     ids = [token for turn in turns for token in (*turn["context_ids"], *turn["response_ids"])]
-    from r3l.environments.tagged import prompt_text
+    from r3l.environments.replies import prompt_text
 
     messages = [{"role": "system", "content": prompt_text("alfworld")}]
     for turn in turns:

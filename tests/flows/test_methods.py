@@ -11,7 +11,7 @@ from flows.replay import replay
 from r3l.config import preset_names
 from r3l.errors import ConfigError, StoreError
 from r3l.pipeline import policies
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import load_config
 from r3l.store.check import check_run
 from r3l.store.policies.snapshots import optimiser_digest
 from r3l.store.stage import Store

@@ -17,7 +17,7 @@ from flows.cli.terminal import run_iteration
 from flows.placement import remote_jobs
 from flows.placement.heartbeat import Listener, Superseded, beating
 from flows.placement.remote_jobs import Errand, RemoteJobError, run_remote
-from r3l.config.placement import PlacementSettings
+from r3l.config.sections import PlacementSettings
 from r3l.errors import ConfigError, Interrupted
 from r3l.store.files.local import LocalFiles, read_object
 from tests.flows.small import small_config

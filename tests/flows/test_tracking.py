@@ -7,7 +7,7 @@ from typing import get_args
 import pytest
 
 from r3l.config import compose
-from r3l.config.tracking import Tracker, TrackingSettings
+from r3l.config.sections import Tracker, TrackingSettings
 from r3l.pipeline.tracking.feed import feed, run_tracker
 from r3l.pipeline.tracking.writers import WRITERS
 from r3l.store.stage import Store

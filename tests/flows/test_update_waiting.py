@@ -14,8 +14,8 @@ import pytest
 from safetensors.torch import load_file
 
 from r3l.errors import Interrupted, TrainingError
-from r3l.pipeline.update import process, waiting
-from r3l.pipeline.update.waiting import WaitingProcess
+from r3l.pipeline.update import output, process
+from r3l.pipeline.update.output import WaitingProcess
 from r3l.training import __main__ as training
 from r3l.training.parallel.forked import Forked
 from r3l.training.parallel.ranks import join
@@ -71,7 +71,7 @@ def cold(monkeypatch):
 
 
 def waits(monkeypatch, script: str) -> WaitingProcess:
-    monkeypatch.setattr(waiting, "COMMAND", [sys.executable, "-c", script])
+    monkeypatch.setattr(output, "COMMAND", [sys.executable, "-c", script])
     ready = WaitingProcess()
     ready.start(1)
     return ready
@@ -171,7 +171,7 @@ def test_the_second_job_of_a_process_is_the_one_that_a_process_of_its_own_would_
 def test_nothing_that_ranks_look_for_later_stands_in_a_job_s_folder(monkeypatch, tmp_path):
     (temporary := tmp_path / "temporary").mkdir()
     monkeypatch.setenv("TMPDIR", str(temporary))
-    monkeypatch.setattr(waiting, "COMMAND", [sys.executable, "-c", LATE_SECOND_RANK])
+    monkeypatch.setattr(output, "COMMAND", [sys.executable, "-c", LATE_SECOND_RANK])
     with closing(WaitingProcess()) as ready:
         ready.start(2)
         for name in ("first", "second", "third"):

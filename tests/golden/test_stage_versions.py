@@ -13,9 +13,8 @@ from typing import Any
 import pytest
 
 from r3l.config import compose
-from r3l.evaluation import placing
 from r3l.evaluation.benchmarks import Posed
-from r3l.evaluation.play import evaluation_rows, evaluation_stage
+from r3l.evaluation.play import evaluation_columns, evaluation_rows, evaluation_stage
 from r3l.exploration import stages
 from r3l.exploration.oracle import oracle_stage
 from r3l.methods import credit_stage, plan, training_rows_stage
@@ -122,7 +121,7 @@ def made_replay(folder: Path) -> Tables:
 
 def made_evaluations(folder: Path) -> Tables:
     asked = compose(environment="household", assignments=["evaluation.repeats=2"])
-    about = placing.about(Posed(asked, "corridor", "", "single"), {"data": "corridor-0"}, len(TASKS), 9)
+    about = evaluation_columns(Posed(asked, "corridor", "", "single"), {"data": "corridor-0"}, len(TASKS), 9)
     episodes = evaluation_stage(explorer(walker), TASKS, 2, 0.4, name="evaluation-1a2b")
     rows = evaluation_rows(episodes, about)
     return {"evaluations": rows} | tables(episodes)

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from r3l.audit.charts.answers import answer_chart
-from r3l.audit.web.downloads import as_csv, as_parquet
 from r3l.audit.web.sandbox import Answer
+from r3l.audit.web.store_routes import as_csv, as_parquet
 
 COLUMNS = ["run", "iteration", "reward", "note"]
 ROWS = [("a", 0, 0.25, "x"), ("a", 1, 0.5, "y"), ("b", 0, 0.0, "z"), ("b", 1, 1.0, None)]

@@ -17,7 +17,7 @@ from r3l.audit.web.app import make_app
 from r3l.audit.web.app_state import AppState
 from r3l.errors import StoreError
 from r3l.store.index import blocks
-from r3l.store.index.settings import newest_settings
+from r3l.store.index.readable import newest_settings
 from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables

@@ -1,7 +1,7 @@
 import pytest
 
-from r3l.audit.addresses import url
 from r3l.audit.figures import number, percent, seconds, signed, size
+from r3l.audit.lines import url
 from r3l.audit.pages import cell, environment
 from r3l.audit.text.untrusted import excerpt, report_fields, shorten
 from r3l.audit.weights import ShadeScale

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from r3l.audit.text.words import LONGEST, Span, word_difference
+from r3l.audit.text.untrusted import LONGEST, Span, word_difference
 
 
 def test_the_words_that_the_other_text_lacks_are_marked():

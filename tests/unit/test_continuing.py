@@ -16,8 +16,7 @@ from r3l.config.form import Form
 from r3l.engines.base import PolicySnapshot
 from r3l.errors import ConfigError
 from r3l.pipeline.policies import refuse_other_start
-from r3l.pipeline.settings.continuing import change_events, check_changes, compose_for_run
-from r3l.pipeline.settings.saved import load_config, save_config
+from r3l.pipeline.settings.continuing import change_events, check_changes, compose_for_run, load_config, save_config
 from r3l.stages import STAGES
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration

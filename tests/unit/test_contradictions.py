@@ -12,7 +12,7 @@ from flows.cli.settings import method_preset
 from r3l.config import compose
 from r3l.errors import ConfigError
 from r3l.pipeline.replay import replay_config
-from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.settings.continuing import save_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.stage import Store
 

@@ -9,7 +9,7 @@ from r3l.config.methods.rivals import GRPOSettings
 from r3l.errors import ConfigError, StoreError
 from r3l.methods.mass import mass_of
 from r3l.pipeline.counterfactual import counterfactuals
-from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.settings.continuing import save_config
 from r3l.records import OraclePivot
 from r3l.store.stage import Store
 from tests.support.exploration_group import base, distilled, played, reflection, retry

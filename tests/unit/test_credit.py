@@ -10,9 +10,8 @@ import pytest
 
 from r3l.config.compose import compose
 from r3l.config.methods import R3LSettings
-from r3l.credit.advantages import group_statistics, overlong_penalty, scaled_advantages
-from r3l.credit.amplification import amplify
-from r3l.credit.pivot_mask import PivotMask, base_mask_turn, distilled_mask_turn, response_weights
+from r3l.credit.advantages import amplify, group_statistics, overlong_penalty, scaled_advantages
+from r3l.credit.turns import PivotMask, base_mask_turn, distilled_mask_turn, response_weights
 from r3l.methods import credit_stage
 from tests.support.exploration_group import base, distilled
 

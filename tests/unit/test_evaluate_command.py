@@ -6,7 +6,7 @@ from flows.cli.commands.run import config_of
 from r3l import plugins
 from r3l.config import compose
 from r3l.errors import ConfigError
-from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.settings.continuing import save_config
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 

@@ -8,10 +8,15 @@ import pytest
 
 from r3l.config import compose
 from r3l.errors import ConfigError, EngineError
-from r3l.evaluation import placing
 from r3l.evaluation.benchmarks import Posed
-from r3l.evaluation.play import evaluation_rows, evaluation_stage
-from r3l.evaluation.sampling import draw_by_type, evaluated_tasks, largest_remainders
+from r3l.evaluation.play import (
+    draw_by_type,
+    evaluated_tasks,
+    evaluation_columns,
+    evaluation_rows,
+    evaluation_stage,
+    largest_remainders,
+)
 from r3l.evaluation.score import by_type, score
 from r3l.intervals import independent_episodes, variance_of_mean, wilson
 from r3l.lab.study import cell
@@ -102,7 +107,7 @@ def test_every_episode_of_an_evaluation_has_a_row():
     world = explorer(script)
     episodes = evaluation_stage(world, [task(3, 0), task(3, 1)], repeats=2, temperature=0.4)
     test = Posed(compose(environment="household"), "corridor/test", "", "single")
-    rows = evaluation_rows(episodes, placing.about(test, {"data": "corridor-0"}, 2, 2))
+    rows = evaluation_rows(episodes, evaluation_columns(test, {"data": "corridor-0"}, 2, 2))
     assert [(row.trajectory_id, row.status, row.reward, row.repeat) for row in rows] == [
         ("iteration=3/task=0/evaluation=0", "completed", 1.0, 0),
         ("iteration=3/task=0/evaluation=1", "completed", 1.0, 1),

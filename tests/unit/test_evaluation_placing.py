@@ -6,8 +6,8 @@ import pytest
 
 from r3l.config import compose
 from r3l.errors import StoreError
-from r3l.evaluation import placing
 from r3l.evaluation.benchmarks import Posed
+from r3l.evaluation.play import evaluation_key
 from r3l.pipeline import evaluation
 from r3l.store.catalog import connect
 from r3l.store.layout import StageKey
@@ -26,7 +26,7 @@ def settled(temperature: float) -> dict:
 
 
 def commit(store: Store, temperature: float, policy: str = "p", rows: list | None = None, iteration: int = -1) -> int:
-    key = placing.place(store, CONFIG, iteration, settled(temperature), policy)
+    key = evaluation_key(store, CONFIG, iteration, settled(temperature), policy)
     tables = {"evaluations": rows or []}
     store.commit(key, tables, fingerprint=f"{temperature} {policy}", settings=settled(temperature), policy=policy)
     return key.shard

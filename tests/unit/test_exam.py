@@ -30,7 +30,7 @@ from r3l.lab.exam.ways import OWN, ways
 from r3l.methods.base import Objective
 from r3l.methods.rows import explore_row
 from r3l.pipeline import policies
-from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.settings.continuing import save_config
 from r3l.pipeline.stages import calls
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Credit, Episode, OraclePivot

@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app_of
-from r3l.judge.played_again import played_again
+from r3l.judge.compare import played_again
 from r3l.stages import STAGES
 from r3l.store import stage as committing
 from r3l.store.differences.first_difference import Line, Parting, parting

@@ -16,8 +16,7 @@ from r3l.config.methods import METHOD_KINDS
 from r3l.errors import ConfigError
 from r3l.evaluation.form import OWN, EvaluationForm
 from r3l.pipeline.replay import ORDER
-from r3l.pipeline.settings.continuing import compose_for_run
-from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.settings.continuing import compose_for_run, save_config
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 

@@ -10,7 +10,7 @@ from flows.cli.screen.figures import curve
 from flows.cli.terminal import OnTerminal
 from r3l.config import compose
 from r3l.errors import ConfigError
-from r3l.evaluation.goal import Goal
+from r3l.evaluation.score import Goal
 
 EVERY = compose(assignments=["evaluation.every=2"], environment="household")
 

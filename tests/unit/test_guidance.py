@@ -21,8 +21,8 @@ from r3l.engines.base import Sampling
 from r3l.engines.served_teacher import ServedTeacher
 from r3l.engines.teacher import PolicyTeacher
 from r3l.environments import verdict_of
-from r3l.environments.alfworld.hints import hints as alfworld_hints
-from r3l.environments.alfworld.hints import lying
+from r3l.environments.alfworld.world import hints as alfworld_hints
+from r3l.environments.alfworld.world import lying
 from r3l.environments.household.hints import VAGUE
 from r3l.environments.household.world import HouseholdWorld
 from r3l.errors import ConfigError, EngineError, Interrupted, ServerAway

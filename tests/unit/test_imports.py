@@ -13,7 +13,7 @@ from r3l.judge.verdict import judge
 from r3l.pipeline.counterfactual import counterfactuals
 from r3l.pipeline.imports import config_of, import_run
 from r3l.pipeline.policies import starting_policy
-from r3l.pipeline.settings.saved import load_config, save_config
+from r3l.pipeline.settings.continuing import load_config, save_config
 from r3l.store.catalog import connect
 from r3l.store.genealogy import why
 from r3l.store.stage import Store

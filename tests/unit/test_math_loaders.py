@@ -9,9 +9,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from r3l.config.environments import MathSettings
-from r3l.environments.math.benchmarks import BENCHMARKS, distinct
+from r3l.environments.math.benchmarks import BENCHMARKS, distinct, read_rows
 from r3l.environments.math.problems import Problem, problem_of
-from r3l.environments.math.row_files import read_rows
 from r3l.environments.math.world import MathWorld
 from r3l.errors import WorldError
 

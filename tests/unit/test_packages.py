@@ -10,7 +10,7 @@ from r3l.config import compose
 from r3l.environments import ENVIRONMENTS
 from r3l.environments.base import Packaged
 from r3l.errors import ConfigError, EngineError, WorldError
-from r3l.pipeline import packages, preflight
+from r3l.pipeline import preflight
 from r3l.system import packages as system_packages
 from tests.conftest import EXTRAS
 
@@ -23,8 +23,8 @@ OPTIONAL = set(importlib.metadata.metadata("r3l").get_all("Provides-Extra"))
 def plain(monkeypatch):
     """As after `pip install r3l`."""
     monkeypatch.setattr(system_packages, "is_checkout", lambda: False)
-    monkeypatch.setattr(packages, "sys", SimpleNamespace(modules={}))
-    monkeypatch.setattr(packages, "find_spec", lambda name: None if name in {*EXTRAS, "regex"} else object())
+    monkeypatch.setattr(preflight, "sys", SimpleNamespace(modules={}))
+    monkeypatch.setattr(preflight, "find_spec", lambda name: None if name in {*EXTRAS, "regex"} else object())
 
 
 def test_what_a_worker_or_the_engine_lacks_is_named_with_the_same_command(plain):
@@ -48,29 +48,29 @@ def test_every_environment_says_what_to_install(plain, tmp_path, kind):
 def test_a_checkout_gets_its_extras_from_itself(plain, monkeypatch):
     monkeypatch.setattr(system_packages, "is_checkout", lambda: True)
     with pytest.raises(ConfigError) as refused:
-        packages.check_packages(compose(environment="math"))
+        preflight.check_packages(compose(environment="math"))
     assert str(refused.value).endswith(f": pip install -e '{ROOT}[math,trainer]'")
 
 
 def test_what_other_hosts_import_is_not_asked_for_here(plain):
     elsewhere = ["placement.shards=workers", "placement.update_deployment=r3l-update/update"]
-    packages.check_packages(compose(assignments=elsewhere))
+    preflight.check_packages(compose(assignments=elsewhere))
     with pytest.raises(ConfigError, match=r"^the update needs torch, transformers, peft: pip install 'r3l\[trainer\]'"):
-        packages.check_packages(compose(assignments=elsewhere[:1]))
+        preflight.check_packages(compose(assignments=elsewhere[:1]))
 
 
 def test_an_evaluation_on_servers_needs_no_torch_and_json_needs_its_own(plain):
     served = compose(environment="household", assignments=["engine.kind=vllm_server"])
-    packages.check_packages(served, training=False)
+    preflight.check_packages(served, training=False)
     constrained = compose(environment="household", assignments=["rollout.structured_reflections=true"])
     with pytest.raises(ConfigError, match=r"structured_reflections=true needs llguidance: .*r3l\[structured,trainer\]"):
-        packages.check_packages(constrained, training=False)
+        preflight.check_packages(constrained, training=False)
 
 
 def test_packages_of_a_plug_in_are_named_themselves(plain, monkeypatch):
     world = SimpleNamespace(packages=("regex",))
     assert isinstance(world, Packaged)
-    monkeypatch.setattr(packages, "make_world", lambda settings: world)
-    monkeypatch.setattr(packages, "ENVIRONMENTS", {})
+    monkeypatch.setattr(preflight, "make_world", lambda settings: world)
+    monkeypatch.setattr(preflight, "ENVIRONMENTS", {})
     with pytest.raises(ConfigError, match=r"needs regex; .*: pip install 'r3l\[trainer\]' regex$"):
-        packages.check_packages(compose())
+        preflight.check_packages(compose())

@@ -13,8 +13,7 @@ from r3l.config.machines import load_machine
 from r3l.errors import ConfigError
 from r3l.planning.fits import fits
 from r3l.planning.memory import engine_cache_tokens, saved_bytes, training_memory
-from r3l.planning.observed import ObservedRun, observe_run
-from r3l.planning.plan import make_plan
+from r3l.planning.plan import ObservedRun, make_plan, observe_run
 from r3l.planning.shapes import PAPER, from_config, shape_of
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration, iteration_tables

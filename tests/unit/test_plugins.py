@@ -17,7 +17,7 @@ from r3l.config.compose import compose_asked
 from r3l.config.form import Form
 from r3l.engines import maker
 from r3l.environments import has_oracle, make_world, verdict_of, world_class
-from r3l.environments.adapters.named import object_named
+from r3l.environments.adapters.texts import object_named
 from r3l.environments.prepare.prepare import prepare
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import ConfigError, StoreError, WorldError
@@ -25,7 +25,7 @@ from r3l.evaluation.benchmarks import benchmark_named, pose
 from r3l.methods import plan
 from r3l.pipeline import preflight
 from r3l.pipeline.policies import starting_policy
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import load_config
 from r3l.pipeline.stages.identity import stage_settings
 from r3l.store.manifest import seal
 from r3l.store.stage import Store

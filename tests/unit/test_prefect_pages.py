@@ -5,8 +5,7 @@ import base64
 import xml.etree.ElementTree as ElementTree
 
 from flows import artifacts
-from flows.artifacts import look
-from flows.trend_image import image
+from flows.artifacts import image, look
 from r3l.audit.lines import Line
 from r3l.config import Config
 from r3l.pipeline.logs import log_line

@@ -4,7 +4,7 @@ import pytest
 
 from r3l.config import compose
 from r3l.errors import StoreError
-from r3l.pipeline.settings.saved import load_config, save_config
+from r3l.pipeline.settings.continuing import load_config, save_config
 from r3l.store.check import check_run
 from r3l.store.manifest import seal
 from r3l.store.stage import Store

@@ -16,10 +16,9 @@ import pytest
 
 from r3l.config.environments import ScienceWorldSettings
 from r3l.environments.base import Step
-from r3l.environments.scienceworld.hints import VAGUE, hints
 from r3l.environments.scienceworld.java import MACHINES, java_path
 from r3l.environments.scienceworld.tasks import SPLITS, TEST_VARIATIONS, TRAIN_VARIATIONS
-from r3l.environments.scienceworld.world import SIMPLIFICATION, ScienceWorldWorld
+from r3l.environments.scienceworld.world import SIMPLIFICATION, VAGUE, ScienceWorldWorld, hints
 from r3l.environments.workers.pool import WorldPool
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError

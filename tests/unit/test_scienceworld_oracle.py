@@ -7,8 +7,7 @@ import pytest
 
 from r3l.config.environments import ScienceWorldSettings
 from r3l.environments.base import Observation, Step
-from r3l.environments.scienceworld.oracle import Verdict, verdict_of
-from r3l.environments.scienceworld.world import ScienceWorldWorld
+from r3l.environments.scienceworld.world import ScienceWorldWorld, Verdict, verdict_of
 from r3l.records import Task
 
 GOING_ON, WON, LOST = (

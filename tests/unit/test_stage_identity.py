@@ -17,7 +17,7 @@ from r3l.config.engines import ENGINE_KINDS
 from r3l.config.environments import ENVIRONMENT_KINDS
 from r3l.config.methods import METHOD_KINDS
 from r3l.config.section import Section, settings_of
-from r3l.environments import tagged, world_class
+from r3l.environments import replies, world_class
 from r3l.environments.household.world import HouseholdWorld
 from r3l.exploration import prompting
 from r3l.pipeline.policies import Policies
@@ -205,7 +205,7 @@ def edited(folder: Path, into: Path, name: str) -> Path:
 def test_an_edited_prompt_of_an_environment_changes_what_shows_it(tmp_path, monkeypatch):
     config = compose(environment="household")
     before = fingerprints(config)
-    monkeypatch.setattr(tagged, "PROMPTS", edited(tagged.PROMPTS, tmp_path / "prompts", "household.txt"))
+    monkeypatch.setattr(replies, "PROMPTS", edited(replies.PROMPTS, tmp_path / "prompts", "household.txt"))
     assert differing(before, config) == {"base", "retries", "continuations", "evaluations"}
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 import duckdb
 import pytest
 
+from r3l.judge.verdict import Checked
 from r3l.store import catalog, check, sweep
 from r3l.store.catalog import connect
 from r3l.store.index import blocks as index
 from r3l.store.index import bundles
-from r3l.store.index.checked import Checked
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
 

@@ -9,7 +9,7 @@ import pytest
 
 from r3l.errors import StoreError
 from r3l.records import Turn
-from r3l.store import loaded
+from r3l.store import query
 from r3l.store.catalog import load_manifests
 from r3l.store.check import INVARIANTS, Finding, check_run, open_for_checks
 from r3l.store.stage import Store
@@ -165,7 +165,7 @@ BROKEN: dict[str, tuple[Break, str, str, str]] = {
 }
 
 
-@pytest.fixture(scope="module", params=[loaded.MOST, 0], ids=["tables", "files"])
+@pytest.fixture(scope="module", params=[query.MOST, 0], ids=["tables", "files"])
 def found(tmp_path_factory, request) -> dict[str, list[Finding]]:
     """What is found in a run of each case, named as it is: of files that are read once, and of too many for that."""
     store = Store.open(str(tmp_path_factory.mktemp("broken")))
@@ -174,7 +174,7 @@ def found(tmp_path_factory, request) -> dict[str, list[Finding]]:
         breaking(tables)
         commit_iteration(store, run_of(name), tables=tables)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(loaded, "MOST", request.param)
+        patch.setattr(query, "MOST", request.param)
         return broken_rows(store, [run_of(name) for name in BROKEN])
 
 
@@ -202,7 +202,7 @@ def test_a_broken_branch_is_named_as_such(tmp_path, monkeypatch):
     found = check_run(store, "demo")
     assert ("2_prefix", f"demo/branch=fork {WON}/distilled=0") in [(f.check, f.place) for f in found]
     assert {f.place.split()[0] for f in found} == {"demo/branch=fork"}
-    monkeypatch.setattr(loaded, "MOST", 0)
+    monkeypatch.setattr(query, "MOST", 0)
     assert check_run(store, "demo") == found
 
 
@@ -210,8 +210,8 @@ def test_files_are_read_once_unless_they_are_too_large_for_memory(tmp_path, monk
     store = Store.open(str(tmp_path))
     commit_iteration(store)
     kind = "SELECT table_type FROM information_schema.tables WHERE (table_schema, table_name) = ('lines', 'turns')"
-    for most, expected in ((loaded.MOST, "BASE TABLE"), (0, "VIEW")):
-        monkeypatch.setattr(loaded, "MOST", most)
+    for most, expected in ((query.MOST, "BASE TABLE"), (0, "VIEW")):
+        monkeypatch.setattr(query, "MOST", most)
         with open_for_checks(store, load_manifests(store, ["demo"])) as connection:
             assert connection.execute(kind).fetchall() == [(expected,)]
 

@@ -18,7 +18,7 @@ from r3l.exploration.stages import base_stage, reflections_stage
 from r3l.losses import LOSSES, taught_advantage
 from r3l.methods import METHODS, plan
 from r3l.methods.taught.contexts import behind_guidance, behind_success, teacher_of
-from r3l.pipeline.stages.remembered import identity_of_remembered, remembered
+from r3l.pipeline.stages.replay_buffer import identity_of_remembered, remembered
 from r3l.store.check import check_run
 from r3l.store.policies.snapshots import optimiser_digest
 from r3l.store.stage import Store

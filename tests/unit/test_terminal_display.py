@@ -9,8 +9,7 @@ from flows.cli.screen.console import CleanConsole
 from flows.cli.screen.display import Display, clock, print_changes, row
 from flows.cli.screen.figures import result, trend
 from r3l.exploration.progress import Progress, mean_reward
-from r3l.pipeline.headline import change, headline, in_short, sparkline, trends
-from r3l.pipeline.summary import HEADLINE, history, summarise
+from r3l.pipeline.summary import HEADLINE, change, headline, history, in_short, sparkline, summarise, trends
 from r3l.pipeline.update.local import line_counter
 from r3l.store.metrics import METRICS
 from r3l.store.stage import Store

@@ -15,7 +15,7 @@ from r3l.exploration import stages
 from r3l.exploration.continuations import continued_turns
 from r3l.methods import plan
 from r3l.pipeline.counterfactual import counterfactuals
-from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.settings.continuing import save_config
 from r3l.pipeline.stages.identity import plan_of_stage
 from r3l.records import SamplingPlan
 from r3l.store.catalog import connect

@@ -15,7 +15,7 @@ from r3l.config.environments import HouseholdSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld.errand import Errand
 from r3l.environments.base import report
-from r3l.environments.tagged import prompt_text
+from r3l.environments.replies import prompt_text
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import guidance, prompt, reflection_messages
 from r3l.lab.warm_start import latent

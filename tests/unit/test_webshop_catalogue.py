@@ -9,11 +9,10 @@ import pytest
 
 pytest.importorskip("thefuzz", reason="the extra [webshop] is not installed")
 from r3l.config.environments import WebShopSettings
-from r3l.environments.webshop.catalogue import NO_CAP, draw_cap, make_shop, prices_of
+from r3l.environments.webshop.catalogue import NO_CAP, draw_cap, make_shop, prices_of, split_goals
 from r3l.environments.webshop.files import load_shop
 from r3l.environments.webshop.nouns import title_words
 from r3l.environments.webshop.reward import score
-from r3l.environments.webshop.splits import split_goals
 from r3l.environments.webshop.synthetic import SORTS, synthetic_rows
 from r3l.errors import WorldError
 

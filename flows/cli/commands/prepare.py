@@ -90,8 +90,7 @@ def plan(
     from r3l.config import compose
     from r3l.engines.policy_names import model_of
     from r3l.planning.fits import fits
-    from r3l.planning.observed import observe_run
-    from r3l.planning.plan import make_plan
+    from r3l.planning.plan import make_plan, observe_run
 
     model, assignments = model_of(policy, machine)
     config = compose(

@@ -234,7 +234,7 @@ def replay(
     from flows.cli.screen.figures import show_difference
     from flows.serving import tied
     from r3l.config.compose import allow_named, assign
-    from r3l.judge.played_again import played_again
+    from r3l.judge.compare import played_again
     from r3l.pipeline.replay import replay_config
     from r3l.pipeline.workbench import Replay
 
@@ -283,7 +283,7 @@ def play(
     from r3l.environments import make_world, tasks_of
     from r3l.environments.workers.pool import WorldPool
     from r3l.exploration.by_hand import ByHand
-    from r3l.pipeline.packages import check_packages
+    from r3l.pipeline.preflight import check_packages
 
     config = settings("play", "paper", "r3l", policy, environment, "", set_)
     check_packages(config, training=False)

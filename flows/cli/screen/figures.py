@@ -9,9 +9,8 @@ from rich.text import Text
 
 from r3l.evaluation.score import Scores
 from r3l.pipeline.counterfactual import Counterfactual
-from r3l.pipeline.headline import headline, sparkline, trends
 from r3l.pipeline.replay import Replayed
-from r3l.pipeline.summary import Summary, figure_rows, questions
+from r3l.pipeline.summary import Summary, figure_rows, headline, questions, sparkline, trends
 
 TITLE = {"title_justify": "left", "title_style": "bold", "box": None, "padding": (0, 2, 0, 0)}
 

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from r3l.audit.addresses import line_url
 from r3l.audit.charts import charts
 from r3l.audit.figures import absent
 from r3l.audit.held_out import Curve
-from r3l.audit.lines import Line
+from r3l.audit.lines import Line, line_url
 from r3l.audit.reader import Row
 from r3l.store.metrics import FOLLOWED, Metric
 

@@ -19,7 +19,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from r3l.audit.overview import Overview
 from r3l.audit.pages import environment
 from r3l.audit.reader import Reader
-from r3l.audit.web import line_routes, store_routes, task_routes
+from r3l.audit.web import line_routes, store_routes
 from r3l.audit.web.access import HOSTS, AskForKey, RefuseOtherSites, is_loopback, key_for
 from r3l.audit.web.app_state import AppState
 from r3l.audit.web.sandbox import SqlBox, worked_questions
@@ -57,7 +57,6 @@ def make_app(store: Store, questions: Path = QUESTIONS, names: Sequence[str] = (
     app.middleware("http")(with_headers)
     app.include_router(store_routes.router)
     app.include_router(line_routes.router)
-    app.include_router(task_routes.router)
     app.get("/static/{name}")(static)
     app.get("/health")(health)
     for kind, answer in (

@@ -5,12 +5,11 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Query
 from fastapi.responses import HTMLResponse, PlainTextResponse, RedirectResponse
 
-from r3l.audit import findings
-from r3l.audit.addresses import line_url
+from r3l.audit import findings, tasks
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.charts.iterations import iteration_charts
 from r3l.audit.groups import SORTS, Filter, choices, group_page
-from r3l.audit.lines import Line, writer
+from r3l.audit.lines import Line, line_url, writer
 from r3l.audit.reader import Reader
 from r3l.audit.tokens import token_page
 from r3l.audit.web.app_state import CurrentState, OfLine, whole_number
@@ -194,3 +193,24 @@ def text_in_store(reader: Reader, line: Line, id_: str, part: str, turn: int) ->
     if not rows:
         raise StoreError(f"{id_}: no {part} of turn {turn} in {line}")
     return str(next(iter(rows[0].values())))
+
+
+@router.get("/tasks")
+def task_types(app_state: CurrentState, line: OfLine, task_type: Short = "") -> HTMLResponse:
+    """Show the success by task type and iteration, and the tasks that were sampled most often."""
+    reader = app_state.of(line)
+    heats = [
+        ("held-out tasks", tasks.heat(reader, line, "evaluation")),
+        ("training tasks (bases)", tasks.heat(reader, line)),
+    ]
+    context = {"heats": heats, "often": tasks.often(reader, line, task_type), "task_type": task_type}
+    return app_state.line_page("tasks.html", line, "tasks", **context)
+
+
+@router.get("/task")
+def one_task(app_state: CurrentState, line: OfLine, id: Short, a: Short = "", b: Short = "") -> HTMLResponse:
+    """Show one task's attempts over the iterations; two of them side by side where two are chosen."""
+    reader = app_state.of(line)
+    attempts = tasks.attempts(reader, line, id)
+    both = tasks.pair(reader, line, a, b) if a and b else None
+    return app_state.line_page("task.html", line, "tasks", task=id, by_iteration=attempts, a=a, b=b, pair=both)

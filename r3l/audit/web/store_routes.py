@@ -1,8 +1,13 @@
 """Pages of the whole store: its runs, runs side by side, the SQL box."""
 
+import csv
+import io
 from collections.abc import Sequence
-from typing import Annotated, Literal
+from decimal import Decimal
+from typing import Annotated, Any, Literal
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 from fastapi import APIRouter, HTTPException, Query, Request, Response
 from fastapi.responses import HTMLResponse
 
@@ -22,8 +27,7 @@ from r3l.audit.reader import Reader, Row
 from r3l.audit.text.glossary import GLOSSARY
 from r3l.audit.web.access import from_other_site
 from r3l.audit.web.app_state import CurrentState
-from r3l.audit.web.downloads import as_csv, as_parquet
-from r3l.audit.web.sandbox import ROWS, SECONDS
+from r3l.audit.web.sandbox import ROWS, SECONDS, Answer
 from r3l.errors import StoreError
 from r3l.store.metrics import FOLLOWED, Metric
 from r3l.store.tables.schemas import TABLES
@@ -171,3 +175,36 @@ def schema(reader: Reader) -> list[Row]:
             {"name": row["table_name"], "columns": [(name, kind, meanings.get(name, "")) for name, kind in columns]}
         )
     return tables
+
+
+ACTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet takes a text that begins so for a formula
+
+
+def as_csv(answer: Answer) -> bytes:
+    """Write UTF-8 with a head line. A text that a spreadsheet would run as a formula gets an apostrophe before it."""
+    out = io.StringIO()
+    writer = csv.writer(out)
+    writer.writerow(answer.columns)
+    writer.writerows([harmless(value) for value in row] for row in answer.rows)
+    return out.getvalue().encode(errors="replace")
+
+
+def harmless(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(ACTS) else value
+
+
+def as_parquet(answer: Answer) -> bytes:
+    """Write columns of numbers, truths or texts; of the text of their values where they are mixed."""
+    arrays, names = [], []
+    for k, name in enumerate(answer.columns):
+        values = [float(row[k]) if isinstance(row[k], Decimal) else row[k] for row in answer.rows]
+        try:
+            arrays.append(pa.array(values))
+        except (pa.ArrowInvalid, pa.ArrowTypeError, UnicodeEncodeError):
+            arrays.append(
+                pa.array([None if value is None else str(value).encode(errors="replace").decode() for value in values])
+            )
+        names.append(name if name not in names else f"{name}_{k}")
+    out = io.BytesIO()
+    pq.write_table(pa.table(arrays, names=names), out)
+    return out.getvalue()

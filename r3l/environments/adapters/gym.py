@@ -12,12 +12,11 @@ from typing import Any
 
 from r3l.config.environments.adapters import GymnasiumSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
-from r3l.environments.adapters.named import refuse_unnamed
-from r3l.environments.adapters.texts import clean, parse_action, share_of_range
+from r3l.environments.adapters.texts import clean, parse_action, refuse_unnamed, share_of_range
 from r3l.environments.base import Environment, Observation, Reply, Step, numbered_tasks, tasks_asked
 from r3l.environments.outside import flag_of, number_of
 from r3l.environments.prepare.files import nothing_to_fetch
-from r3l.environments.tagged import prompt_text
+from r3l.environments.replies import prompt_text
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task
 from r3l.system.packages import import_package

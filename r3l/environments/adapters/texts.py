@@ -1,9 +1,14 @@
 """What environments of others say, made fit to be stored and shown."""
 
+from importlib import import_module
+from typing import Any
+
+from r3l import plugins
 from r3l.config.environments.adapters import RangedSettings
 from r3l.environments.base import Reply
 from r3l.environments.outside import share_of, text_of
 from r3l.environments.replies import after_thought, parse_tagged_reply
+from r3l.errors import ConfigError
 from r3l.system.visible import visible
 
 EMPTY = "Invalid reply: it is empty. Expected an action."
@@ -32,3 +37,35 @@ def share_of_range(reward: object, what: str, settings: RangedSettings) -> float
     """Convert a reward to a share of the range that the settings name. Raise `WorldError` where it is beyond it."""
     bounds = "environment.lowest_reward to environment.highest_reward"
     return share_of(reward, f"{what}, of {bounds}", settings.lowest_reward, settings.highest_reward)
+
+
+OWN = "r3l.environments."
+
+
+def object_named(path: str, setting: str) -> Any:
+    """Import what stands at ``module:name``.
+
+    Raises:
+        ConfigError: nothing does, or nobody allowed it to be imported; the message names the setting.
+    """
+    module, _, name = path.partition(":")
+    if not module or not name:
+        raise ConfigError(f"{setting}={path!r:.200}: expected module:name")
+    refuse_unnamed(path, setting)
+    try:
+        loaded = import_module(module)
+        found = getattr(loaded, name)
+    except (ImportError, AttributeError) as error:
+        raise ConfigError(f"{setting}={path!r:.200}: {plugins.in_words(error, module)}") from error
+    if not path.startswith(OWN):
+        plugins.tell_loaded(path, loaded)
+    return found
+
+
+def refuse_unnamed(path: str, setting: str) -> None:
+    """Raise `ConfigError` where a setting, of a stored run or of a form, names code that the user did not."""
+    if not plugins.is_dotted(path) or path.startswith(OWN):
+        return
+    if path not in plugins.allowed_paths():
+        raise ConfigError(plugins.not_named(setting, path))
+    plugins.reach()

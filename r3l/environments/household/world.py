@@ -29,7 +29,7 @@ from r3l.environments.household.goal import progress, winnable
 from r3l.environments.household.hints import hints
 from r3l.environments.household.oracle import oracle_pivot
 from r3l.environments.household.reports import reflect
-from r3l.environments.tagged import TaggedWorld, prompt_text
+from r3l.environments.replies import TaggedWorld, prompt_text
 from r3l.errors import WorldError
 from r3l.records import Task
 

@@ -21,7 +21,7 @@ from r3l.environments.math.leaks import gold_leaks, reveals
 from r3l.environments.math.problems import Problem
 from r3l.environments.math.procedural import procedural_problems
 from r3l.environments.math.replies import parse_answer_reply, parse_boxed_reply
-from r3l.environments.tagged import prompt_text
+from r3l.environments.replies import prompt_text
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.home import locate

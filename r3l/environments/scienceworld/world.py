@@ -7,12 +7,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from r3l.config.environments import ScienceWorldSettings
-from r3l.environments.base import Benchmark, Observation, Step, Verdict
+from r3l.environments.base import Benchmark, Environment, Observation, Step, Verdict
 from r3l.environments.outside import number_of
-from r3l.environments.scienceworld.hints import hints
-from r3l.environments.scienceworld.oracle import oracle_pivot
+from r3l.environments.replies import TaggedWorld
 from r3l.environments.scienceworld.tasks import prepare_simulator, variations
-from r3l.environments.tagged import TaggedWorld
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive
@@ -136,3 +134,67 @@ class ScienceWorldEnvironment:
             raise WorldError(
                 f"ScienceWorld, {method}{arguments!r:.200}: {type(error).__name__}: {error!s:.500}"
             ) from error
+
+
+VAGUE = (
+    "Focus on nothing but what the task asks for, because another focus ends the task. Look around in every room that "
+    "you come to, and finish each thing that is asked for before the next."
+)
+MOST_ACTIONS = 30  # as many as the paper's turns; some solutions have hundreds
+
+
+def hints(progress: str, solution: Sequence[str]) -> list[str]:
+    """Write two or three hints. The first one is the same for all tasks, the last one has the first `MOST_ACTIONS`
+    actions of a solution.
+
+    Args:
+        progress: the simulator's report of the sub-goals. Those that have no words are left out.
+        solution: actions that win, of which `look around` changes nothing and is left out.
+    """
+    goals = sub_goals(progress)
+    plan = f"These are its steps, in this order: {'; '.join(goals)}." if goals else ""
+    actions = [action for action in solution if action != "look around"]
+    whole = "These actions solve it" if len(actions) <= MOST_ACTIONS else "A solution begins with these actions"
+    precise = f"{whole}: {'; '.join(actions[:MOST_ACTIONS])}."
+    return [VAGUE, *([plan] if plan else []), f"{plan} {precise}".strip()]
+
+
+def sub_goals(progress: str) -> list[str]:
+    """List what the task needs, one after the other: the words of the report's sequential sub-goals."""
+    sequential, _, _ = progress.partition("Unordered and Optional Subgoals:")
+    rows = [line.split("\t") for line in sequential.splitlines() if line[:1].isdigit()]
+    return [row[-1].strip() for row in rows if row[-1].strip()]
+
+
+def oracle_pivot(environment: Environment, task: Task, actions: Sequence[str]) -> Verdict:
+    """Judge an episode by its actions, "" for a turn without a valid one: they are taken again on the simulator.
+
+    why: won; lost (that turn ended the episode, by focusing on a wrong object); stalled (no sub-goal was reached after
+        it).
+
+    Raises:
+        WorldError: Java is missing or failed.
+    """
+    environment.reset(task)
+    steps: list[Step | None] = []
+    for action in actions:
+        steps.append(environment.step(action) if action else None)
+        if (last := steps[-1]) is not None and last.done:
+            break
+    environment.close()
+    return verdict_of([step.progress if step else None for step in steps], steps[-1] if steps else None)
+
+
+def verdict_of(progress: Sequence[float | None], last: Step | None) -> Verdict:
+    """Judge the scores. `progress[k]` is the score after turn k, None if the turn did not reach the simulator; `last`
+    is the last step."""
+    if last is not None and last.success:
+        return Verdict(None, "won")
+    if last is not None and last.done:
+        return Verdict(len(progress) - 1, "lost", "That turn ended the task.", "Do not focus on that object.")
+    best, turns_kept = 0.0, 0
+    for k, share in enumerate(progress):
+        if share is not None and share > best:
+            best, turns_kept = share, k + 1
+    cause = "No sub-goal was reached from this turn on." if turns_kept else "No sub-goal was reached."
+    return Verdict(min(turns_kept, max(len(progress) - 1, 0)), "stalled", cause, "Do something else from there on.")

@@ -5,13 +5,13 @@ An action is JSON, the same for both forms: ``{"calls": [{"name": ..., "argument
 """
 
 import json
+import math
 import re
 from collections.abc import Collection
 from typing import Any
 
 from r3l.environments.base import Reply
 from r3l.environments.replies import after_thought, thought_end
-from r3l.environments.strict_json import NotJson, value
 
 BLOCK = re.compile(r"<tool_call>(?P<call>.*?)</tool_call>", re.DOTALL)
 FENCE = re.compile(r"\A```(?:json)?\s*\n(?P<inside>.*)\n```\Z", re.DOTALL)
@@ -78,3 +78,32 @@ def check_call(call: Any, names: Collection[str]) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise Malformed(f"arguments of {name}: expected a JSON object, got {type(arguments).__name__}")
     return {"name": name, "arguments": arguments}
+
+
+class NotJson(ValueError):
+    """What is wrong with it, in words that the policy is told."""
+
+
+def value(text: str) -> Any:
+    """Parse the JSON value of a text. Raise `NotJson`, also for what other readers of JSON refuse."""
+    try:
+        parsed_value = json.loads(text, parse_constant=refuse, parse_float=finite)
+        json.dumps(parsed_value, ensure_ascii=False).encode()
+        return parsed_value
+    except UnicodeEncodeError as error:
+        raise NotJson("not valid JSON: it holds half of a surrogate pair, which is no character") from error
+    except json.JSONDecodeError as error:
+        raise NotJson(f"not valid JSON: {error.msg} at character {error.pos}") from error
+    except RecursionError as error:
+        raise NotJson("not valid JSON: nested too deeply") from error
+    except ValueError as error:
+        raise NotJson(f"not valid JSON: {error}") from error
+
+
+def finite(digits: str) -> float:
+    number = float(digits)
+    return number if math.isfinite(number) else refuse(f"{digits:.40}")
+
+
+def refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is no number")

@@ -12,17 +12,14 @@ from typing import Any
 
 from r3l.config.environments.adapters import ToolsSettings
 from r3l.environments.adapters.episodes import CopiedEnvironment, Copies
-from r3l.environments.adapters.named import object_named
-from r3l.environments.adapters.texts import clean
+from r3l.environments.adapters.texts import clean, object_named
 from r3l.environments.base import Environment, Observation, Reply, Step, numbered_tasks, tasks_asked
 from r3l.environments.outside import number_of
 from r3l.environments.prepare.files import nothing_to_fetch
-from r3l.environments.tagged import prompt_text
+from r3l.environments.replies import prompt_text
 from r3l.environments.tools.calls import parse_calls
-from r3l.environments.tools.functions import Function, call_tool, schema_of
+from r3l.environments.tools.functions import Function, Toolset, call_tool, result_message, schema_of, with_tools
 from r3l.environments.tools.servers import Servers
-from r3l.environments.tools.shown import result_message, with_tools
-from r3l.environments.tools.toolset import Toolset
 from r3l.errors import WorldError
 from r3l.records import Task
 

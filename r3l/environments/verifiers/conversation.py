@@ -7,7 +7,7 @@ from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments import outside
 from r3l.environments.adapters.texts import clean
 from r3l.environments.base import Observation
-from r3l.environments.tools.shown import result_message
+from r3l.environments.tools.functions import result_message
 from r3l.errors import WorldError
 
 

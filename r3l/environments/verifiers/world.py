@@ -11,9 +11,9 @@ from r3l.config.environments.adapters import VerifiersSettings
 from r3l.environments.adapters.texts import parse_action
 from r3l.environments.base import Environment, Reply, numbered_tasks
 from r3l.environments.prepare.files import nothing_to_fetch
-from r3l.environments.tagged import prompt_text
+from r3l.environments.replies import prompt_text
 from r3l.environments.tools.calls import parse_calls
-from r3l.environments.tools.shown import with_tools
+from r3l.environments.tools.functions import with_tools
 from r3l.environments.verifiers.described import describe
 from r3l.environments.verifiers.tasksets import TasksetEnvironment
 from r3l.errors import ConfigError, WorldError

@@ -14,8 +14,7 @@ from typing import Any
 from r3l.config.environments import WebShopSettings
 from r3l.environments.base import DataPlan, OnProgress
 from r3l.environments.prepare.files import fetch
-from r3l.environments.webshop.catalogue import Goal, Product, Rows, make_shop
-from r3l.environments.webshop.splits import RULES
+from r3l.environments.webshop.catalogue import RULES, Goal, Product, Rows, make_shop
 from r3l.environments.webshop.synthetic import synthetic_rows
 from r3l.errors import WorldError
 from r3l.system.home import locate

@@ -7,13 +7,12 @@ from typing import ClassVar
 
 from r3l.config.environments import WebShopSettings
 from r3l.environments.base import Benchmark, Environment, Observation, Step
-from r3l.environments.tagged import TaggedWorld
+from r3l.environments.replies import TaggedWorld
 from r3l.environments.webshop import pages
-from r3l.environments.webshop.catalogue import Goal, Product
+from r3l.environments.webshop.catalogue import Goal, Product, split_goals
 from r3l.environments.webshop.files import catalogue_name, load_shop, prepare_catalogue
 from r3l.environments.webshop.nouns import finder, nouns_by
 from r3l.environments.webshop.session import Shop, State, clickables, parse_action
-from r3l.environments.webshop.splits import split_goals
 from r3l.errors import WorldError
 from r3l.records import Task
 from r3l.system.seeds import derive

@@ -22,8 +22,7 @@ from r3l.lab.exam.reply_gradients import ReplyGradients
 from r3l.pipeline import policies
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.runner import Threads
-from r3l.pipeline.settings.continuing import check_changes
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import check_changes, load_config
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.workbench import Replay, Workbench

@@ -15,7 +15,7 @@ from typing import Any
 from r3l.config.environments import AlfworldSettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.alfworld.errand import TREATMENT
-from r3l.environments.tagged import prompt_text
+from r3l.environments.replies import prompt_text
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, Habits
 from r3l.lab.warm_start.measure import Figures, measure
 from r3l.lab.warm_start.rows import RowEncoder

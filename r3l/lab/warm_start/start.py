@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments.tagged import prompt_text
+from r3l.environments.replies import prompt_text
 from r3l.errors import TrainingError
 from r3l.exploration.prompting import prompt
 from r3l.lab.warm_start.alfworld.demonstrations import Demonstration, Habits, demonstrations, worth_showing

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from r3l.config.methods.rivals import ERLSettings, ReflectRetryRewardSettings
-from r3l.credit.advantages import scaled_advantages
-from r3l.credit.amplification import signs
+from r3l.credit.advantages import scaled_advantages, signs
 from r3l.methods.base import LeftOut, Lesson, Objective
 from r3l.methods.guided.reflect_retry_reward import ReflectRetryReward
 from r3l.records import Credit, Kind, Reflection, Trajectory

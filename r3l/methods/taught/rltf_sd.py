@@ -6,8 +6,7 @@ from dataclasses import replace
 import numpy as np
 
 from r3l.config.methods.taught import RLTFSDSettings
-from r3l.credit.advantages import EPSILON, degenerate
-from r3l.credit.amplification import signs
+from r3l.credit.advantages import EPSILON, degenerate, signs
 from r3l.methods.base import Method
 from r3l.methods.guided.retried_once import retried_once
 from r3l.records import Credit, Kind, SamplingPlan, Trajectory

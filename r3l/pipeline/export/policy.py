@@ -11,7 +11,7 @@ from r3l.engines.model_folder import ADAPTER
 from r3l.errors import ConfigError
 from r3l.pipeline.export.card import model_card
 from r3l.pipeline.policies import starting_policy
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import load_config
 from r3l.store.figures import best_iteration
 from r3l.store.layout import StageKey
 from r3l.store.manifest import load, reference

@@ -18,7 +18,7 @@ from r3l.pipeline.imports import prime_rl, slime, trinity, trl, verl
 from r3l.pipeline.imports.rows import Tokenizer, credit_of, episode, task_of, training_row
 from r3l.pipeline.imports.sample import Sample
 from r3l.pipeline.policies import IMPORTED
-from r3l.pipeline.settings.saved import save_config
+from r3l.pipeline.settings.continuing import save_config
 from r3l.pipeline.stages.stage_io import Tables, tables
 from r3l.records import Event
 from r3l.store.digests import fingerprint

@@ -5,8 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from r3l.credit.advantages import group_statistics
-from r3l.credit.amplification import signs
+from r3l.credit.advantages import group_statistics, signs
 from r3l.pipeline.imports.sample import Sample, Tokens
 from r3l.records import Credit, Episode, Task, TrainingRow, Trajectory, Turn, observation_hash
 from r3l.store.digests import canonical

@@ -20,7 +20,7 @@ from r3l.methods import (
 )
 from r3l.pipeline.stages import replay_buffer, stage_io
 from r3l.pipeline.stages.identity import other_world
-from r3l.pipeline.stages.remembered import identity_of_remembered, remembered
+from r3l.pipeline.stages.replay_buffer import identity_of_remembered, remembered
 from r3l.pipeline.stages.run_stage import run_stage
 from r3l.pipeline.stages.task_batch import draw, replacements
 from r3l.pipeline.stages.updates import policy_is_there, update_tables

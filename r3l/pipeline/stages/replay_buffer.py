@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
-from r3l.methods import memory
+from r3l.exploration.prompting import remembered_guidance
+from r3l.methods import guidance_memory, memory
 from r3l.methods.replay_buffer import (
     META_TASKS,
     Candidate,
@@ -18,7 +19,7 @@ from r3l.methods.replay_buffer import (
 )
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.workbench import Workbench
-from r3l.records import ReplayedGroup, TrainingRow
+from r3l.records import Reflection, ReplayedGroup, Task, TrainingRow, observation_hash
 from r3l.store.layout import StageRef, line_folder
 from r3l.system.seeds import derive
 
@@ -183,3 +184,36 @@ def behaviours(bench: Workbench, replay: StageRef) -> dict[str, str]:
                 if one["policy"] in digests
             }
     return {digest: path for digest, path in path_of.items() if digest in digests}
+
+
+def remembered(bench: Workbench, tasks: Sequence[Task]) -> dict[str, Reflection]:
+    """Find it for each task that has one, by the task's name; the newest iteration counts, and its last one."""
+    missing = {task.task_id for task in tasks}
+    found: dict[str, Reflection] = {}
+    first = max(bench.iteration - guidance_memory(bench.config.method), 0)
+    for iteration in range(bench.iteration - 1, first - 1, -1):
+        columns = ["task_id", "success", "reflection_id"]
+        won = {
+            row["reflection_id"]: row["task_id"]
+            for ref in earlier(bench, iteration, "retries")
+            for row in bench.store.read(ref, "trajectories", columns).to_pylist()
+            if row["success"] and row["task_id"] in missing
+        }
+        refs = earlier(bench, iteration, "reflections") if won else []
+        reflections = [
+            one
+            for ref in refs
+            if not bench.store.pruned(ref, "reflections")
+            for one in stage_io.records(bench.store, ref, "reflections", Reflection)
+        ]
+        found |= {won[one.reflection_id]: one for one in reflections if one.reflection_id in won}
+        missing -= found.keys()
+    return found
+
+
+def identity_of_remembered(found: dict[str, Reflection]) -> dict[str, dict[str, list[str]]]:
+    """Name what is shown, for the identity of the stage: no setting and no parent of it tells."""
+    shown = {
+        task: [one.reflection_id, observation_hash(remembered_guidance(one.report))] for task, one in found.items()
+    }
+    return {"remembered": shown} if shown else {}

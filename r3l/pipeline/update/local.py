@@ -9,8 +9,8 @@ from typing import Any
 from r3l.engines.canary import CANARY
 from r3l.exploration.progress import Progress
 from r3l.pipeline.logs import log
+from r3l.pipeline.update.output import WaitingProcess
 from r3l.pipeline.update.process import launch, settle
-from r3l.pipeline.update.waiting import WaitingProcess
 from r3l.store.files.staging import staged_update
 from r3l.store.layout import STAGING
 from r3l.store.policies.snapshots import optimiser_digest, snapshot_digest

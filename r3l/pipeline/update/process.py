@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from r3l.errors import TrainingError
-from r3l.pipeline.update.output import Output, begin_process, stop
-from r3l.pipeline.update.waiting import WaitingProcess
+from r3l.pipeline.update.output import Output, WaitingProcess, begin_process, stop
 from r3l.store.files.staging import staged_update
 from r3l.training.job import JobSpec, UpdateResult
 from r3l.training.parallel.nodes import announce

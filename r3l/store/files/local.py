@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from r3l.errors import StoreError
 from r3l.store.files import staging
-from r3l.store.files.durable import sync, sync_folder, writing
+from r3l.store.files.staging import sync, sync_folder, writing
 from r3l.store.layout import STAGING
 
 NONE: Mapping[str, bytes] = MappingProxyType({})
