@@ -37,7 +37,7 @@ from r3l.training.scoring import OtherScores, score_others
 from r3l.training.shards import Group, Survey, micro_batches, read_groups, survey
 from r3l.training.stepping.minibatches import epochs, split
 from r3l.training.stepping.steps import Plan, Steps, own_groups
-from r3l.training.trie.choice import choose_layout
+from r3l.training.trie.exactness import choose_layout
 from r3l.training.trie.layouts import Layout, Limits, TrieLayout
 
 Emit = Callable[..., None]

@@ -158,7 +158,7 @@ def step_of(
         rank = RANK if decoder.dtype == torch.bfloat16 else 0
         pass_of_trl, computed = trl_step(decoder.model, rows, prompt, rank), len(rows) * max(row.length for row in rows)
         return lambda: pass_of_trl() or computed
-    from r3l.training.trie.choice import LAYOUTS
+    from r3l.training.trie.exactness import LAYOUTS
 
     layout = LAYOUTS["padded" if name == "liger" else name]
     return lambda: layout().backward(decoder, rows, gradients, limits).tokens_computed

@@ -23,7 +23,7 @@ PROCESS, STAGING, LOCAL = "r3l/store/files/process.py", "r3l/store/files/staging
 MANIFEST, DIGESTS, UNSTORABLE = "r3l/store/manifest.py", "r3l/store/digests.py", "r3l/store/tables/unstorable.py"
 SNAPSHOTS, PLACES = (f"r3l/store/policies/{name}.py" for name in ("snapshots", "places"))
 PULLER = "flows/placement/puller.py"
-ADVANTAGES, AMPLIFICATION, MASK = (f"r3l/credit/{name}.py" for name in ("advantages", "amplification", "pivot_mask"))
+ADVANTAGES, MASK = (f"r3l/credit/{name}.py" for name in ("advantages", "turns"))
 REPORT, IDENTITY = "r3l/exploration/report.py", "r3l/pipeline/stages/identity.py"
 (T_STAGE, T_LOCK, T_STAGING, T_CREDIT, T_IDENTITY, T_POLICIES, T_PLACES, T_PULLER, T_UNSTORABLE, T_EXPLORATION) = (
     f"tests/unit/test_{name}.py"
@@ -103,8 +103,8 @@ OF_THE_STORE = [
     Mutant("no epsilon", ADVANTAGES, "EPSILON = 1e-6", "EPSILON = 1e-3", T_CREDIT),
     Mutant("degenerate groups divided", ADVANTAGES, "if degenerate(rewards):", "if False:",
            f"{T_CREDIT} tests/properties/test_credit_properties.py"),
-    Mutant("negatives amplified", AMPLIFICATION, "np.where(scaled > 0, alpha * scaled, scaled)", "alpha * scaled", T_CREDIT),
-    Mutant("failures on top", AMPLIFICATION, ' and not degenerate(rewards):', ":", T_CREDIT),
+    Mutant("negatives amplified", ADVANTAGES, "np.where(scaled > 0, alpha * scaled, scaled)", "alpha * scaled", T_CREDIT),
+    Mutant("failures on top", ADVANTAGES, ' and not degenerate(rewards):', ":", T_CREDIT),
     Mutant("the pivot masked", MASK, "turn >= mask_turn", "turn > mask_turn", T_CREDIT),
     Mutant("the largest pivot", MASK, "return min((pivot or 0", "return max((pivot or 0", T_CREDIT),
     Mutant("a pivot after the end", REPORT, "if not 0 <= pivot < turns:", "if not 0 <= pivot <= turns:", T_EXPLORATION),

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from r3l.config import compose
 from r3l.environments.adapters.texts import parse_action
 from r3l.environments.base import Reply
-from r3l.environments.math.replies import parse_answer_reply, parse_boxed_reply
+from r3l.environments.math.problems import parse_answer_reply, parse_boxed_reply
 from r3l.environments.outside import reply_of
 from r3l.environments.replies import parse_tagged_reply
 from r3l.environments.tools.calls import parse_calls

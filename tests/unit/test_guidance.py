@@ -23,7 +23,7 @@ from r3l.engines.teacher import PolicyTeacher
 from r3l.environments import verdict_of
 from r3l.environments.alfworld.world import hints as alfworld_hints
 from r3l.environments.alfworld.world import lying
-from r3l.environments.household.hints import VAGUE
+from r3l.environments.household.goal import VAGUE
 from r3l.environments.household.world import HouseholdWorld
 from r3l.errors import ConfigError, EngineError, Interrupted, ServerAway
 from r3l.exploration import stages

@@ -14,7 +14,7 @@ from r3l.config import compose
 from r3l.config.compose import Asked, compose_asked
 from r3l.environments import make_world
 from r3l.evaluation.benchmarks import pose_benchmark
-from r3l.planning.fits import SIZES, fits
+from r3l.planning.memory import SIZES, fits
 from tests.unit.test_readme import commands, parsed
 
 ROOT = Path(__file__).parents[2]

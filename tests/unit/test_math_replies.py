@@ -4,8 +4,8 @@ from collections import Counter
 
 import pytest
 
-from r3l.environments.math import replies
-from r3l.environments.math.replies import last_box, parse_answer_reply, parse_boxed_reply
+from r3l.environments.math import problems
+from r3l.environments.math.problems import last_box, parse_answer_reply, parse_boxed_reply
 
 
 @pytest.mark.parametrize(("text", "answer"), [
@@ -73,7 +73,7 @@ def test_a_reply_of_unclosed_boxes_is_read_in_one_pass(monkeypatch):
                 yield match
 
     for name in ("BOX", "BRACE"):
-        monkeypatch.setattr(replies, name, Counted(getattr(replies, name)))
+        monkeypatch.setattr(problems, name, Counted(getattr(problems, name)))
     text = "\\boxed{" * 1_000
     assert last_box(text) is None
     assert sorted(looked.values()) == [1_000, 2_000]  # the boxes; the braces and backslashes

@@ -11,8 +11,7 @@ from flows.cli.commands.prepare import plan as plan_command
 from r3l.config import compose, preset_names
 from r3l.config.machines import load_machine
 from r3l.errors import ConfigError
-from r3l.planning.fits import fits
-from r3l.planning.memory import engine_cache_tokens, saved_bytes, training_memory
+from r3l.planning.memory import engine_cache_tokens, fits, saved_bytes, training_memory
 from r3l.planning.plan import ObservedRun, make_plan, observe_run
 from r3l.planning.shapes import PAPER, from_config, shape_of
 from r3l.store.stage import Store

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from r3l.environments.math.replies import last_box, parse_answer_reply, parse_boxed_reply
+from r3l.environments.math.problems import last_box, parse_answer_reply, parse_boxed_reply
 from r3l.environments.replies import after_thought, parse_tagged_reply
 from r3l.environments.tools.calls import parse_calls
 from r3l.exploration.report import parse_report

@@ -19,9 +19,8 @@ from r3l.training.policy import Policy
 from r3l.training.scoring import OtherScores
 from r3l.training.shards import survey
 from r3l.training.trie import products
-from r3l.training.trie.choice import choose_layout
 from r3l.training.trie.decoder import Decoder
-from r3l.training.trie.exactness import check
+from r3l.training.trie.exactness import check, choose_layout
 from r3l.training.update import Update
 from tests.support.update_world import (
     SETTINGS,

@@ -17,7 +17,7 @@ from r3l.config import Config, machines
 from r3l.config.compose import DEFAULTS, POLICY
 from r3l.errors import ConfigError
 from r3l.pipeline.doctor.findings import Finding, Verdict
-from r3l.planning.fits import Fit
+from r3l.planning.memory import Fit
 from r3l.planning.plan import ResourcePlan
 from r3l.store.stage import Store
 
@@ -89,7 +89,7 @@ def plan(
     its source. Run nothing."""
     from r3l.config import compose
     from r3l.engines.policy_names import model_of
-    from r3l.planning.fits import fits
+    from r3l.planning.memory import fits
     from r3l.planning.plan import make_plan, observe_run
 
     model, assignments = model_of(policy, machine)

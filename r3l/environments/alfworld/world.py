@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from r3l.config.environments import AlfworldSettings
-from r3l.environments.alfworld.errand import KNOWN, Errand
+from r3l.environments.alfworld.errand import KNOWN, Errand, SubGoals
 from r3l.environments.alfworld.game_files import (
     DOWNLOADED,
     OnGames,
@@ -24,9 +24,8 @@ from r3l.environments.alfworld.game_files import (
     read_trajectory,
 )
 from r3l.environments.alfworld.parsing import memoised_parsing
-from r3l.environments.alfworld.sub_goals import SubGoals
 from r3l.environments.base import Benchmark, Environment, Observation, Step, Verdict
-from r3l.environments.household.hints import VAGUE
+from r3l.environments.household.goal import VAGUE
 from r3l.environments.replies import TaggedWorld
 from r3l.errors import WorldError
 from r3l.records import Task

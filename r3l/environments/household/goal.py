@@ -1,7 +1,7 @@
 """The value of a state of a household game: won, lost for good, and the share of sub-goals reached."""
 
 from r3l.environments.household.engine import HAND, HouseholdEngine, State
-from r3l.environments.household.game import COOL, HOT, KNIVES, RUINED, SLICEABLE, SLICED, Wanted
+from r3l.environments.household.game import COOL, HOT, KNIVES, RUINED, SLICEABLE, SLICED, TREATMENTS, Wanted
 
 
 def instances(engine: HouseholdEngine, wanted: Wanted) -> list[int]:
@@ -92,3 +92,34 @@ def spoiled_box(engine: HouseholdEngine, state: State) -> bool:
         for goal in engine.game.wanted
     )
     return len(inside) > fitting
+
+
+VAGUE = (
+    "Find what is asked for before anything else, and look into closed places, too. Bring it only when everything "
+    "that is asked of it is done."
+)
+
+
+def hints(engine: HouseholdEngine) -> list[str]:
+    """Write three hints. The first one is the same for all tasks, the last one says where things lie at the start."""
+    game = engine.game
+    steps = [f"find {goal.kind}{treatment_text(goal)}, bring it to the {game.target}" for goal in game.wanted]
+    places = [
+        f"{game.objects[index]} is in or on {game.receptacles[game.places[index]]}"
+        for goal in game.wanted
+        for index in instances(engine, goal)[: goal.count]
+    ]
+    plan = f"You need to {'; then '.join(steps)}."
+    return [VAGUE, plan, f"{plan} At the start, {', and '.join(places)}."]
+
+
+def treatment_text(wanted: Wanted) -> str:
+    """Say what has to be done to an object on its way, and with what."""
+    devices = {"clean": "clean", "hot": "heat", "cool": "cool"}
+    steps = [
+        f"{devices[condition]} it at a {TREATMENTS[devices[condition]][1]}"
+        if condition in devices
+        else "slice it with a knife"
+        for condition in wanted.conditions
+    ]
+    return "".join(f", {one}" for one in steps)

@@ -25,8 +25,7 @@ from r3l.environments.base import (
 )
 from r3l.environments.household.engine import NOTHING, HouseholdEngine, State, engine_of
 from r3l.environments.household.generator import SPLITS, first_games
-from r3l.environments.household.goal import progress, winnable
-from r3l.environments.household.hints import hints
+from r3l.environments.household.goal import hints, progress, winnable
 from r3l.environments.household.oracle import oracle_pivot
 from r3l.environments.household.reports import reflect
 from r3l.environments.replies import TaggedWorld, prompt_text

@@ -18,9 +18,8 @@ from r3l.environments.base import Benchmark, Environment, Observation, Reply, St
 from r3l.environments.math.benchmarks import BENCHMARKS, benchmark_problems, prepare_rows
 from r3l.environments.math.grader import Grade, Grader, Library, shared_grader
 from r3l.environments.math.leaks import gold_leaks, reveals
-from r3l.environments.math.problems import Problem
+from r3l.environments.math.problems import Problem, parse_answer_reply, parse_boxed_reply
 from r3l.environments.math.procedural import procedural_problems
-from r3l.environments.math.replies import parse_answer_reply, parse_boxed_reply
 from r3l.environments.replies import prompt_text
 from r3l.errors import WorldError
 from r3l.records import Task

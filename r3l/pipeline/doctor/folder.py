@@ -12,8 +12,7 @@ from r3l.engines.model_folder import model_config, trained_context, why_not
 from r3l.errors import ChatFormatError
 from r3l.pipeline.doctor.findings import Finding, fails, note, works
 from r3l.pipeline.preflight import check_gpu
-from r3l.planning.fits import fit
-from r3l.planning.memory import WIDTHS, training_memory
+from r3l.planning.memory import WIDTHS, fit, training_memory
 from r3l.planning.shapes import shape_of
 
 TEXTS = (

@@ -8,6 +8,9 @@ from transformers.cache_utils import DynamicCache, DynamicLayer
 
 from r3l.errors import TrainingError
 from r3l.training.trie.decoder import Decoder
+from r3l.training.trie.dense_layouts import PackedLayout, PaddedLayout
+from r3l.training.trie.layouts import Layout, TrieLayout
+from r3l.training.trie.one_pass import OnePassTrie
 
 PROBE_TOKENS, SPLIT = 8, 5
 TOLERANCE = {torch.float64: 1e-4, torch.float32: 1e-3, torch.bfloat16: 5e-2}  # relative, of all numbers together
@@ -61,3 +64,18 @@ def _logits(decoder: Decoder, hidden: Tensor) -> Tensor:
 def _differ(got: Tensor, expected: Tensor, dtype: torch.dtype) -> bool:
     got, expected = got.double(), expected.double()
     return not float((got - expected).norm()) <= TOLERANCE[dtype] * float(expected.norm())
+
+
+LAYOUTS: dict[str, type[Layout]] = {"trie": TrieLayout, "padded": PaddedLayout, "packed": PackedLayout}
+
+
+def choose_layout(name: str, config: Any, device: torch.device) -> tuple[Layout, str]:
+    """Choose (the layout of a setting, why not the trie): padded rows stand in where a trie would not be exact for this
+    model. A GPU takes the trie in one pass, but for sliding windows, which only the depth-first pass knows."""
+    reason = why_not_exact(config) if name == "trie" else ""
+    if reason:
+        return PaddedLayout(), reason
+    slides = any(getattr(layer, "is_sliding", False) for layer in DynamicCache(config=config).layers)
+    if name == "trie" and device.type != "cpu" and not slides:
+        return OnePassTrie(), ""
+    return LAYOUTS[name](), ""
