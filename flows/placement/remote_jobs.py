@@ -81,8 +81,7 @@ def run_remote(
         if lost_hosts >= settings.attempts:
             raise RemoteJobError(
                 f"{errand.deployment}: its host was lost {lost_hosts} times, last in flow run {run.name} "
-                f"({state.message}); "
-                "run the iteration again, which continues from what is stored"
+                f"({state.message}); run the iteration again, which continues from what is stored"
             )
         log().warning("%s: flow run %s was lost (%s); sent again", errand.deployment, run.name, state.message)
     raise AssertionError("unreachable")

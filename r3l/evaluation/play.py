@@ -1,6 +1,5 @@
 """Evaluation episodes: the same rules as base rollouts, at the test temperature, without reflection or retry."""
 
-import asyncio
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from r3l.config import Config
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.evaluation.benchmarks import Posed
-from r3l.exploration.explorer import Explorer
+from r3l.exploration.explorer import Explorer, gather_all
 from r3l.exploration.sample import sample
 from r3l.records import Episode, EvaluatedEpisode, Kind, Status, Task
 from r3l.store.digests import canonical, fingerprint_of
@@ -24,20 +23,12 @@ def evaluation_stage(
 ) -> list[Episode]:
     """Play `repeats` episodes of every task, in the order of the tasks; `name` tells the evaluations of an iteration
     apart in their ids."""
-
-    async def play_all() -> list[Episode]:
-        return list(
-            await asyncio.gather(
-                *(
-                    sample(explorer, task, repeat, kind=Kind.EVALUATION, name=name, temperature=temperature)
-                    for task in tasks
-                    for repeat in range(repeats)
-                )
-            )
-        )
-
     explorer.progress.add("evaluations", planned=len(tasks) * repeats)
-    return asyncio.run(play_all())
+    return gather_all(
+        sample(explorer, task, repeat, kind=Kind.EVALUATION, name=name, temperature=temperature)
+        for task in tasks
+        for repeat in range(repeats)
+    )
 
 
 def evaluation_rows(episodes: Sequence[Episode], about: Mapping[str, Any]) -> list[EvaluatedEpisode]:

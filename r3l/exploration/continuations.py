@@ -1,11 +1,8 @@
 """Continuations: from a turn of a base, rolled back to and played on as the policy would, to see what it is worth
 there."""
 
-import asyncio
-
-from r3l.errors import WorldError
-from r3l.exploration.episode import Played, Start, play
 from r3l.exploration.explorer import Explorer
+from r3l.exploration.retry import as_it_was, play_from
 from r3l.exploration.sample import episode
 from r3l.records import Episode, Event, Kind, SamplingPlan, Status, Task
 
@@ -29,7 +26,9 @@ async def continue_from(explorer: Explorer, task: Task, base: Episode, turn: int
     own."""
     about = base.trajectory
     name = f"{about.trajectory_id}/from={turn}/continuation={number}"
-    result = await _played(explorer, task, base, turn, name)
+    result, _ = await play_from(
+        explorer, task, base.turns, name, turn, "continuations", lambda pivot, _: as_it_was(base.turns, pivot)
+    )
     lineage: dict[str, str | int | None] = {
         "base_id": about.trajectory_id,
         "parent_id": about.trajectory_id,
@@ -37,37 +36,6 @@ async def continue_from(explorer: Explorer, task: Task, base: Episode, turn: int
         "shared_turns": turn,
     }
     return episode(explorer, task, name, Kind.CONTINUATION, number, result, **lineage)
-
-
-async def _played(explorer: Explorer, task: Task, base: Episode, turn: int, name: str) -> Played:
-    actions = [one.action for one in base.turns[:turn]]
-    observations = [one.observation for one in base.turns[: turn + 1]]
-    try:
-        rollback = await asyncio.wrap_future(explorer.pool.rollback(name, task, actions, observations))
-    except WorldError as error:
-        explorer.progress.add("continuations", done=1)
-        return Played().end(Status.ENVIRONMENT_ERROR, f"rollback to turn {turn}: {error}")
-    if rollback.diverged_at is not None:
-        explorer.progress.add("continuations", done=1)
-        result_without_turns = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
-        return result_without_turns.end(
-            Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"
-        )
-    context = base.turns[turn].context_ids
-    ids_before = [token for one in base.turns[:turn] for token in (*one.context_ids, *one.response_ids)]
-    start = Start(
-        name,
-        task.iteration,
-        task.seed,
-        turn,
-        rollback.observations[-1],
-        context,
-        ids_before + context,
-        rollback.standing,
-    )
-    result = await play(explorer, start, "continuations")
-    result.rolled_back = rollback.observations
-    return result
 
 
 def unusable(continuation: Episode) -> Event | None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from r3l.engines.base import Completion, Engine, Sampling
 from r3l.engines.chat_format import ChatFormat
@@ -14,6 +14,8 @@ from r3l.engines.teacher import Teacher
 from r3l.environments.base import World, tools_of
 from r3l.exploration.progress import Progress
 from r3l.records import Event
+
+T = TypeVar("T")
 
 
 class Incidents:
@@ -97,3 +99,13 @@ class Explorer:
                 "; ".join(completion.failures),
             )
         return completion
+
+
+def gather_all(attempts: Iterable[Awaitable[T]]) -> list[T]:
+    """Await every attempt's records. Where one can't become any (`Interrupted`, `ServerAway`), the others are given up
+    and nothing is made."""
+
+    async def all_of_them() -> list[T]:
+        return list(await asyncio.gather(*attempts))
+
+    return asyncio.run(all_of_them())

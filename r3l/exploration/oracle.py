@@ -9,7 +9,7 @@ from dataclasses import replace
 from random import Random
 
 from r3l.errors import WorldError
-from r3l.exploration.explorer import Explorer
+from r3l.exploration.explorer import Explorer, gather_all
 from r3l.records import Episode, Event, OraclePivot, Reflection, SamplingPlan, Status, Task
 from r3l.system.seeds import derive
 
@@ -26,12 +26,7 @@ def oracle_stage(
         if Status(base.trajectory.status).trainable and base.turns and not base.trajectory.success
     ]
 
-    async def all_of_them() -> list[tuple[OraclePivot, list[Event]]]:
-        return list(
-            await asyncio.gather(*(oracle_pivot(explorer, by_slot[base.trajectory.task], base) for base in failures))
-        )
-
-    answers = asyncio.run(all_of_them())
+    answers = gather_all(oracle_pivot(explorer, by_slot[base.trajectory.task], base) for base in failures)
     return [pivot for pivot, _ in answers], [event for _, events in answers for event in events]
 
 

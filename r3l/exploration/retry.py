@@ -3,7 +3,9 @@
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 
 from r3l.environments.base import Role, Rollback
 from r3l.errors import WorldError
@@ -12,6 +14,8 @@ from r3l.exploration.explorer import Explorer
 from r3l.exploration.prompting import Message, guidance
 from r3l.exploration.sample import episode
 from r3l.records import Episode, Kind, Reflection, SamplingPlan, Status, Task, Turn
+
+Context = tuple[list[int], list[int]]  # ids stored with the first own turn, whole prompt
 
 
 async def retry(
@@ -26,71 +30,75 @@ async def retry(
         "reflection_id": reflection.reflection_id,
         "pivot_asked": reflection.pivot_asked,
     }
-    result, pivot = await _rolled_back(explorer, task, plan, parent, reflection, retry_id, pivot)
+    context = partial(_context, explorer, plan, parent.turns, reflection)
+    restart = plan.diverged != "drop"
+    result, pivot = await play_from(explorer, task, parent.turns, retry_id, pivot, "retries", context, restart)
     # a retry of a retry shares with the base no more than the shortest prefix on the way
     parent_shared = parent.trajectory.shared_turns
     lineage |= {"pivot_turn": pivot, "shared_turns": pivot if parent_shared is None else min(pivot, parent_shared)}
     return episode(explorer, task, retry_id, Kind.RETRY, base.trajectory.attempt, result, **lineage)
 
 
-async def _rolled_back(
+async def play_from(
     explorer: Explorer,
     task: Task,
-    plan: SamplingPlan,
-    parent: Episode,
-    reflection: Reflection,
-    retry_id: str,
+    turns: list[Turn],
+    attempt_id: str,
     pivot: int,
+    stage: str,
+    context: Callable[[int, Role], Context],
+    restart: bool = False,
 ) -> tuple[Played, int]:
-    """Roll the world back and play on; gives what was played, and from which pivot. A rollback that sees other
-    observations is dropped, or restarts at 0."""
+    """Roll the world back to the pivot in `turns` and play on; gives what was played, and from which pivot. A rollback
+    that sees other observations is dropped, or restarts at 0.
+
+    Args:
+        context: of the pivot and the role of what is seen there.
+    """
+
+    async def roll_back(to: int) -> Rollback:
+        actions, observations = [one.action for one in turns[:to]], [one.observation for one in turns[: to + 1]]
+        return await asyncio.wrap_future(explorer.pool.rollback(attempt_id, task, actions, observations))
+
     try:
-        rollback = await _roll_back(explorer, task, parent.turns, retry_id, pivot)
+        rollback = await roll_back(pivot)
         if rollback.diverged_at is not None:
-            # the kept turns would not be those of this world: either no retry, or one from the start, which needs no
+            # the kept turns would not be those of this world: either no attempt, or one from the start, which needs no
             # turn
-            if plan.diverged == "drop" or pivot == 0:
-                explorer.progress.add("retries", done=1)
-                result_without_turns = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
-                return result_without_turns.end(
-                    Status.DIVERGED, f"turn {rollback.diverged_at}: other observation than recorded"
-                ), pivot
+            if not restart or pivot == 0:
+                explorer.progress.add(stage, done=1)
+                without_turns = Played(rolled_back=rollback.observations[: rollback.diverged_at + 1])
+                why = f"turn {rollback.diverged_at}: other observation than recorded"
+                return without_turns.end(Status.DIVERGED, why), pivot
             pivot = 0
-            rollback = await _roll_back(explorer, task, parent.turns, retry_id, 0)
+            rollback = await roll_back(0)
     except WorldError as error:
-        explorer.progress.add("retries", done=1)
+        explorer.progress.add(stage, done=1)
         return Played().end(Status.ENVIRONMENT_ERROR, f"rollback to turn {pivot}: {error}"), pivot
+    ids = context(pivot, rollback.role)
     start = Start(
-        retry_id,
-        task.iteration,
-        task.seed,
-        pivot,
-        rollback.observations[-1],
-        *_context(explorer, plan, parent.turns, reflection, pivot, rollback.role),
-        standing=rollback.standing,
+        attempt_id, task.iteration, task.seed, pivot, rollback.observations[-1], *ids, standing=rollback.standing
     )
-    result = await play(explorer, start, "retries")
+    result = await play(explorer, start, stage)
     result.rolled_back = rollback.observations
     return result, pivot
 
 
-async def _roll_back(explorer: Explorer, task: Task, turns: list[Turn], session: str, pivot: int) -> Rollback:
-    actions = [turn.action for turn in turns[:pivot]]
-    observations = [turn.observation for turn in turns[: pivot + 1]]
-    return await asyncio.wrap_future(explorer.pool.rollback(session, task, actions, observations))
+def as_it_was(turns: list[Turn], pivot: int) -> Context:
+    """Show at the pivot what was seen there, token by token."""
+    ids_before = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
+    return turns[pivot].context_ids, ids_before + turns[pivot].context_ids
 
 
 def _context(
     explorer: Explorer, plan: SamplingPlan, turns: list[Turn], reflection: Reflection, pivot: int, role: Role
-) -> tuple[list[int], list[int]]:
-    """Build (context ids stored with the first own turn, whole prompt). Guidance joins the system prompt at pivot 0;
-    the kept turns are the parent's own ids, never rendered again."""
+) -> Context:
+    """Put the guidance in the context. It joins the system prompt at pivot 0; the kept turns are the parent's own ids,
+    never rendered again."""
     text = guidance(reflection.report or reflection.text)
     observation = turns[pivot].observation
-    # a control: the retry sees what its parent saw, token by token
-    if plan.guidance == "none":
-        before = [token for turn in turns[:pivot] for token in (*turn.context_ids, *turn.response_ids)]
-        return turns[pivot].context_ids, before + turns[pivot].context_ids
+    if plan.guidance == "none":  # a control
+        return as_it_was(turns, pivot)
     if pivot == 0:
         context = explorer.opening(observation, text)
         return context, context

@@ -1,31 +1,22 @@
 """The sampling stages, each for one shard of tasks: records in, records out. They know plans, not methods."""
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
-from typing import TypeVar
+from collections.abc import Awaitable, Mapping, Sequence
 
 from r3l.errors import ConfigError
 from r3l.exploration.continuations import continue_from, unusable, wanted_of
-from r3l.exploration.explorer import Explorer
+from r3l.exploration.explorer import Explorer, gather_all
 from r3l.exploration.oracle import apply_controls
 from r3l.exploration.reflect import reflect
 from r3l.exploration.retry import distil, retry
 from r3l.exploration.sample import sample
 from r3l.records import Episode, Event, Reflection, SamplingPlan, Status, Task
 
-T = TypeVar("T")
-
-
-async def _all(attempts: Iterable[Awaitable[T]]) -> list[T]:
-    """Await every attempt's records. Where one can't become any (`Interrupted`, `ServerAway`), the others are given up
-    and nothing is made."""
-    return list(await asyncio.gather(*attempts))
-
 
 def base_stage(explorer: Explorer, tasks: Sequence[Task], plan: SamplingPlan) -> list[Episode]:
     """Play `plan.bases` base trajectories of every task."""
     explorer.progress.add("base", planned=len(tasks) * plan.bases)
-    return asyncio.run(_all([sample(explorer, task, attempt) for task in tasks for attempt in range(plan.bases)]))
+    return gather_all([sample(explorer, task, attempt) for task in tasks for attempt in range(plan.bases)])
 
 
 def reflections_stage(
@@ -43,22 +34,20 @@ def reflections_stage(
     by_slot = {task.task: task for task in tasks}
     solved_tasks = {base.trajectory.task for base in bases if base.trajectory.reward >= plan.retry_reward_below}
     explorer.progress.add("reflections", planned=len(bases))
-    return asyncio.run(
-        _all(
-            [
-                reflect(
-                    explorer,
-                    by_slot[base.trajectory.task],
-                    plan,
-                    base,
-                    about,
-                    attempt,
-                    group_failed=base.trajectory.task not in solved_tasks,
-                    remembered=shown.get(base.trajectory.task_id, ""),
-                )
-                for base, about in zip(bases, abouts, strict=True)
-            ]
-        )
+    return gather_all(
+        [
+            reflect(
+                explorer,
+                by_slot[base.trajectory.task],
+                plan,
+                base,
+                about,
+                attempt,
+                group_failed=base.trajectory.task not in solved_tasks,
+                remembered=shown.get(base.trajectory.task_id, ""),
+            )
+            for base, about in zip(bases, abouts, strict=True)
+        ]
     )
 
 
@@ -94,7 +83,7 @@ def retries_stage(
             if one.decision != "retry" and (plan.retried_bases is None or base.trajectory.attempt < plan.retried_bases)
         ]
     explorer.progress.add("retries", planned=len(to_retry))
-    return asyncio.run(_all(attempts))
+    return gather_all(attempts)
 
 
 def refuse_other_sources(plan: SamplingPlan, reflections: Sequence[Reflection]) -> None:
@@ -114,8 +103,8 @@ def continuations_stage(
     by_slot = {task.task: task for task in tasks}
     places = [one for base in bases for one in wanted_of(plan, base)]
     explorer.progress.add("continuations", planned=len(places))
-    episodes = asyncio.run(
-        _all([continue_from(explorer, by_slot[base.trajectory.task], base, *place) for base, *place in places])
+    episodes = gather_all(
+        [continue_from(explorer, by_slot[base.trajectory.task], base, *place) for base, *place in places]
     )
     return episodes, [event for one in episodes if (event := unusable(one))]
 

@@ -1,6 +1,6 @@
 """Make the stages of an iteration again, and tell where what is stored does not follow."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
 import pyarrow as pa
@@ -112,17 +112,18 @@ def hold_against(store: Store, stored: Manifest, made: Made, bench: Bench, found
     if versions:
         passed_over(key, f"made under other {', '.join(versions)} than the present")
         return
-    for table in made.tables:
-        rows_again(store, key, stored, made, table, found)
+    rows_again(store, key, stored, made.tables, found)
 
 
-def rows_again(store: Store, key: StageKey, stored: Manifest, made: Made, table: str, found: Tell) -> None:
-    rows, again = store.read(manifests.reference(stored), table), made.tables[table]
-    broken_ids = broken_by_the_world(store, manifests.reference(stored))
-    rows, again = (one.filter(told_again(one, broken_ids)) for one in (rows, again))
-    columns = columns_to_compare(table, lacking(table, stored["schema_version"]))
-    if what := difference(table, rows, again, columns):
-        found(key, what)
+def rows_again(store: Store, key: StageKey, stored: Manifest, made: Mapping[str, pa.Table], found: Tell) -> None:
+    """Compare the tables of a stage with those that were made again."""
+    ref = manifests.reference(stored)
+    broken_ids = broken_by_the_world(store, ref)
+    for table, again in made.items():
+        rows, again = (one.filter(told_again(one, broken_ids)) for one in (store.read(ref, table), again))
+        columns = columns_to_compare(table, lacking(table, stored["schema_version"]))
+        if what := difference(table, rows, again, columns):
+            found(key, what)
 
 
 def broken_by_the_world(store: Store, ref: StageRef) -> set[str]:

@@ -8,9 +8,9 @@ from r3l.config.compose import merge, validate
 from r3l.errors import ConfigError, R3LError, WorldError
 from r3l.evaluation.benchmarks import Posed
 from r3l.evaluation.play import evaluated_tasks, evaluation_columns, evaluation_rows, evaluation_stage
-from r3l.judge.again import broken_by_the_world, told_again
+from r3l.judge.again import rows_again
 from r3l.judge.bench import UNREADABLE, Bench, Looking, NotAtHand, Tell, in_words, recorded_of
-from r3l.judge.compare import OF_THE_CODE, columns_to_compare, difference
+from r3l.judge.compare import OF_THE_CODE
 from r3l.judge.lines import Lines, Place, key_of_manifest
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.identity import stage_settings
@@ -19,7 +19,6 @@ from r3l.store import manifest as manifests
 from r3l.store.manifest import Manifest
 from r3l.store.tables.schemas import IDENTITY_VERSIONS
 from r3l.store.tables.unstorable import storable, whole
-from r3l.store.tables.versions import lacking
 
 POSED = ("benchmark", "format", "protocol")
 
@@ -49,14 +48,7 @@ def evaluations_again(lines: Lines, place: Place, tools: Tools, found: Tell, pas
         except UNREADABLE as error:
             found(key, f"can't be made again: {in_words(error)}")
             continue
-        broken_ids = broken_by_the_world(lines.store, manifests.reference(manifest))
-        for table, again in remade.items():
-            rows = lines.store.read(manifests.reference(manifest), table)
-            rows, again = (one.filter(told_again(one, broken_ids)) for one in (rows, again))
-            if what := difference(
-                table, rows, again, columns_to_compare(table, lacking(table, manifest["schema_version"]))
-            ):
-                found(key, what)
+        rows_again(lines.store, key, manifest, remade, found)
 
 
 def stage_settings_of(config: Config) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from r3l import plugins
 from r3l.config.methods import AnyMethod
 from r3l.errors import ConfigError
 from r3l.methods.bapo import BAPO
-from r3l.methods.base import UNCOUNTED, Memory, Method
+from r3l.methods.base import UNCOUNTED, Method
 from r3l.methods.dapo import DAPO
 from r3l.methods.grpo import GRPO
 from r3l.methods.gspo import GSPO
@@ -84,21 +84,6 @@ def plan(settings: AnyMethod, group_size: int) -> SamplingPlan:
     return method_of(settings).plan(settings, group_size)
 
 
-def credits_turns(settings: AnyMethod) -> bool:
-    """Tell whether the method gives each turn an advantage of its own."""
-    return method_of(settings).credits_turns
-
-
-def memory(settings: AnyMethod) -> Memory:
-    """Say what an update learns again of the corrections of earlier iterations."""
-    return method_of(settings).memory(settings)
-
-
-def guidance_memory(settings: AnyMethod) -> int:
-    """Say how many iterations back a guidance that led to a success is shown to the reflector."""
-    return method_of(settings).guidance_memory(settings)
-
-
 def credit_stage(
     settings: AnyMethod, trajectories: Sequence[Trajectory], turns: Sequence[Turn] = ()
 ) -> tuple[list[Credit], list[Event]]:
@@ -108,11 +93,6 @@ def credit_stage(
     Each of them gives one `Credit` or one `dropped` event with its reason.
     """
     return credit_groups(method_of(settings), settings, trajectories, turns)
-
-
-def weighs_actions(settings: AnyMethod) -> bool:
-    """Tell whether the rows say which of their tokens are actions', for a teacher that weighs these alone."""
-    return method_of(settings).weighs_actions(settings)
 
 
 def training_rows_stage(

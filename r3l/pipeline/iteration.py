@@ -40,8 +40,7 @@ def the_iteration(config: Config, store: Store) -> int:
     if number > upcoming:
         raise ConfigError(
             f"iteration={number}: run {run} has come to iteration {upcoming}, which is the next; leave it empty or "
-            "give "
-            f"0 to {upcoming}"
+            f"give 0 to {upcoming}"
         )
     return number
 
@@ -113,8 +112,7 @@ def iterate_directly(
     if placement.shards != "here" or placement.update_deployment:
         raise ConfigError(
             f"placement.shards={placement.shards}, placement.update_deployment={placement.update_deployment!r}: other "
-            "hosts "
-            "are reached by Prefect alone; run the flow, or leave both as they are by default"
+            "hosts are reached by Prefect alone; run the flow, or leave both as they are by default"
         )
     iteration = the_iteration(config, store)
     with open_iteration(config, store, iteration, progress=progress, runner=Threads(), tools=tools) as bench:

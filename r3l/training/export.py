@@ -67,9 +67,8 @@ def _compare(
     dtype = json.loads((written / "config.json").read_text()).get("dtype") or "float32"
     if not mean <= TOLERANCES.get(dtype, 1e-3):  # NaN is not
         raise TrainingError(
-            f"policy {source}: the written model gives tokens other log-probabilities than the trainer, by "
-            f"{mean:.3g} nats on average (expected at most {TOLERANCES.get(dtype, 1e-3):g} in {dtype}); nothing was "
-            "exported"
+            f"policy {source}: the written model gives tokens other log-probabilities than the trainer, by {mean:.3g} "
+            f"nats on average (expected at most {TOLERANCES.get(dtype, 1e-3):g} in {dtype}); nothing was exported"
         )
 
 

@@ -18,7 +18,7 @@ from r3l.environments.outside import reply_of
 from r3l.environments.replies import parse_tagged_reply
 from r3l.environments.tools.calls import parse_calls
 from r3l.exploration.episode import action_ids
-from r3l.methods import credit_stage, training_rows_stage, weighs_actions
+from r3l.methods import credit_stage, method_of, training_rows_stage
 from r3l.pipeline.stages import calls as calls_of_stages
 from r3l.stages import STAGES
 from r3l.store.stage import Store
@@ -147,9 +147,9 @@ def test_a_row_says_where_the_actions_of_its_attempt_stand_and_their_tokens_alon
     taught = advantage_of(row, torch.tensor(own), torch.tensor(own), teacher)
     a = credit[0].advantage
     assert taught.tolist() == pytest.approx([a, a * (0.5 + 0.5 * 1.10517), a * 1.1, a, a], rel=1e-5)
-    assert weighs_actions(settings)
+    assert method_of(settings).weighs_actions(settings)
     everything = settings.model_copy(update={"teacher_weighs": "all"})
-    assert not weighs_actions(everything)
+    assert not method_of(everything).weighs_actions(everything)
     rows, _ = training_rows_stage(everything, [lost, won, told], [], credit)
     row = UpdateRow.read(asdict(rows[0]))
     assert "spans" not in row.teacher

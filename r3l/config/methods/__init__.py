@@ -5,26 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from r3l.config.kinds import Kinds
-from r3l.config.methods.rivals import (
-    AgentRLVRSettings,
-    BAPOSettings,
-    CritiqueGRPOSettings,
-    DAPOSettings,
-    ERLSettings,
-    GiGPOSettings,
-    GRPOSettings,
-    GSPOSettings,
-    HGPOSettings,
-    HINTSettings,
-    NGRPOSettings,
-    OPMDSettings,
-    ProcessSupervisionSettings,
-    RAFTSettings,
-    ReflectGRPOSettings,
-    ReflectRetryRewardSettings,
-    RLOOSettings,
-    VinePPOSettings,
-)
+from r3l.config.methods.rivals import RIVALS
 from r3l.config.methods.shared import AMPLIFY, CLIP_HIGH, CLIP_LOW, INVALID, TOP_RULE, GuidedSettings, MethodSettings
 from r3l.config.methods.taught import RLSDSettings, RLTFSDSettings, SDPOSettings
 from r3l.config.numbers import above, between, number, within
@@ -81,9 +62,8 @@ class R3LSettings(GuidedSettings):
     guidance_position: GuidancePosition = Field(
         "mid_system",
         description=(
-            "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system "
-            "message at the pivot; user: in a user message at the pivot. With pivot 0 it is always in the system "
-            "prompt."
+            "Where the guidance stands in the context. system: in the system prompt; mid_system: in a system message "
+            "at the pivot; user: in a user message at the pivot. With pivot 0 it is always in the system prompt."
         ),
     )
     diverged: Diverged = Field(
@@ -199,32 +179,5 @@ class R3LSettings(GuidedSettings):
     )
 
 
-METHOD_KINDS = Kinds(
-    "method",
-    MethodSettings,
-    (
-        R3LSettings,
-        RAFTSettings,
-        GRPOSettings,
-        OPMDSettings,
-        GSPOSettings,
-        DAPOSettings,
-        BAPOSettings,
-        ReflectGRPOSettings,
-        CritiqueGRPOSettings,
-        NGRPOSettings,
-        ReflectRetryRewardSettings,
-        RLOOSettings,
-        GiGPOSettings,
-        HINTSettings,
-        AgentRLVRSettings,
-        ProcessSupervisionSettings,
-        VinePPOSettings,
-        HGPOSettings,
-        ERLSettings,
-        RLTFSDSettings,
-        SDPOSettings,
-        RLSDSettings,
-    ),
-)
+METHOD_KINDS = Kinds("method", MethodSettings, (R3LSettings, *RIVALS, RLTFSDSettings, SDPOSettings, RLSDSettings))
 AnyMethod = Annotated[MethodSettings, METHOD_KINDS]

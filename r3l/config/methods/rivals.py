@@ -232,3 +232,25 @@ class AgentRLVRSettings(GuidedSettings):
     kind: Literal["agent_rlvr"] = "agent_rlvr"
     guidance: GuidanceRule = Field("oracle", description=GUIDANCE)
     guidance_position: GuidancePosition = Field("mid_system", description=POSITION)
+
+
+RIVALS: tuple[type[MethodSettings], ...] = (
+    RAFTSettings,
+    GRPOSettings,
+    OPMDSettings,
+    GSPOSettings,
+    DAPOSettings,
+    BAPOSettings,
+    ReflectGRPOSettings,
+    CritiqueGRPOSettings,
+    NGRPOSettings,
+    ReflectRetryRewardSettings,
+    RLOOSettings,
+    GiGPOSettings,
+    HINTSettings,
+    AgentRLVRSettings,
+    ProcessSupervisionSettings,
+    VinePPOSettings,
+    HGPOSettings,
+    ERLSettings,
+)

@@ -65,8 +65,7 @@ def refuse_no_numbers(model: Any, snapshot: PolicySnapshot) -> None:
         raise EngineError(
             f"policy {snapshot.path} (digest {snapshot.digest}): {len(bad_names)} of its weights hold NaN or infinity, "
             f"the first is {bad_names[0]}; nothing can be sampled from it: use another policy, or go on from an "
-            "earlier "
-            "iteration"
+            "earlier iteration"
         )
 
 

@@ -17,13 +17,11 @@ NOUNS = {"NOUN", "PROPN"}
 SPACY_MODELS = ("en_core_web_lg", "en_core_web_sm")
 OTHER_WORDS = (
     "a an and are as at by for from in into is it of on or per plus the this that to up with without your our my his "
-    "her their its all "
-    "any each more most other new best great good big small large medium mini extra super soft hard long short light "
-    "heavy thin thick "
-    "natural organic fresh dry easy free high low full real premium perfect beautiful elegant modern vintage classic "
-    "cute funny "
-    "comfortable casual portable adjustable durable waterproof wireless electric digital automatic manual multi fast "
-    "slow quick hot cold warm cool sweet black white red blue green yellow pink purple brown grey gray"
+    "her their its all any each more most other new best great good big small large medium mini extra super soft hard "
+    "long short light heavy thin thick natural organic fresh dry easy free high low full real premium perfect "
+    "beautiful elegant modern vintage classic cute funny comfortable casual portable adjustable durable waterproof "
+    "wireless electric digital automatic manual multi fast slow quick hot cold warm cool sweet black white red blue "
+    "green yellow pink purple brown grey gray"
 )
 NOT_NOUNS = frozenset(OTHER_WORDS.split())
 WORD = re.compile(r"\w+(?:[.'’]\w+)*")

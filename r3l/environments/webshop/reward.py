@@ -13,16 +13,13 @@ from r3l.system.packages import import_package
 SIMILAR = 85  # a token set ratio above it is a hit
 # Colours in the original's order: an option that holds one of them counts as the first that it holds.
 COLOUR_NAMES = (
-    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel "
-    "camo caramel champagne "
-    "charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream crystal dark denim "
-    "eggplant elephant "
-    "espresso fuchsia gold granite grape graphite grass gray green grey heather indigo ivory ivy khaki lavender "
-    "lemon leopard light "
-    "lilac lime magenta maroon mauve merlot midnight mint mocha multicolor mushroom mustard natural navy nude olive "
-    "orange peach pewter "
-    "pink plum purple rainbow red rose royal rust sand sapphire seashell silver skull slate steel stone stonewash "
-    "sunflower tan taupe teal tiger turquoise violet walnut wheat white wine yellow"
+    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown burgundy camel camo "
+    "caramel champagne charcoal cheetah chestnut chocolate christmas coffee cognac copper coral cranberry cream "
+    "crystal dark denim eggplant elephant espresso fuchsia gold granite grape graphite grass gray green grey heather "
+    "indigo ivory ivy khaki lavender lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha "
+    "multicolor mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red rose royal "
+    "rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan taupe teal tiger turquoise "
+    "violet walnut wheat white wine yellow"
 )
 COLOURS = tuple(COLOUR_NAMES.split())
 

@@ -9,15 +9,7 @@ from functools import partial, wraps
 from r3l.exploration import stages as exploration
 from r3l.exploration.episode import action_ids
 from r3l.exploration.oracle import oracle_stage
-from r3l.methods import (
-    counted_groups,
-    credit_stage,
-    credits_turns,
-    guidance_memory,
-    plan,
-    training_rows_stage,
-    weighs_actions,
-)
+from r3l.methods import counted_groups, credit_stage, method_of, plan, training_rows_stage
 from r3l.pipeline.stages import replay_buffer, stage_io
 from r3l.pipeline.stages.identity import other_world
 from r3l.pipeline.stages.replay_buffer import identity_of_remembered, remembered
@@ -114,7 +106,7 @@ def find_oracle_pivots(bench: Workbench, batch: StageRef, parents: Parents, shar
 
 def reflect(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int = 0) -> StageRef:
     """Reflect on every base of a shard, or from the second round on, on the attempt that grew from it."""
-    has_memory = guidance_memory(bench.config.method) > 0
+    has_memory = method_of(bench.config.method).guidance_memory(bench.config.method) > 0
     memory = remembered(bench, _shard_tasks(bench, batch, shard)) if has_memory else {}
 
     def compute() -> stage_io.Tables:
@@ -157,7 +149,7 @@ def continue_bases(bench: Workbench, batch: StageRef, parents: Parents, shard: i
 def assign_credit(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
     """Compute advantages, amplification and pivot masks of a shard's groups."""
     of_members = [ref for ref in parents if ref.stage != "continuations"]  # extra bases are sampled in place of retries
-    turns = _rows(bench, of_members, "turns", Turn) if credits_turns(bench.config.method) else []
+    turns = _rows(bench, of_members, "turns", Turn) if method_of(bench.config.method).credits_turns else []
     trajectories = _rows(bench, parents, "trajectories", Trajectory)
     credit, events = credit_stage(bench.config.method, trajectories, turns)
     return {"credit": credit, "events": events}
@@ -176,7 +168,7 @@ def write_training_rows(bench: Workbench, batch: StageRef, parents: Parents, sha
         _episodes(bench, parents, "base", "retries", "distilled"),
         _rows(bench, reflections, "reflections", Reflection),
         _rows(bench, credit, "credit", Credit),
-        partial(action_ids, bench.world, bench.chat) if weighs_actions(method) else None,
+        partial(action_ids, bench.world, bench.chat) if method_of(method).weighs_actions(method) else None,
     )
     return {"training_rows": rows, "events": events}
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence, Set
 from typing import Any
 
 from r3l.exploration.prompting import remembered_guidance
-from r3l.methods import guidance_memory, memory
+from r3l.methods import method_of
 from r3l.methods.replay_buffer import (
     META_TASKS,
     Candidate,
@@ -26,7 +26,7 @@ from r3l.system.seeds import derive
 
 def active(bench: Workbench) -> bool:
     """Tell whether anything of earlier iterations may be learned again."""
-    return buffers(bench) or all(memory(bench.config.method))
+    return buffers(bench) or all(method_of(bench.config.method).memory(bench.config.method))
 
 
 def buffers(bench: Workbench) -> bool:
@@ -120,7 +120,7 @@ def rows_of(bench: Workbench, iteration: int, column: str, names: Set[str]) -> I
 def corrections_in_memory(bench: Workbench) -> tuple[list[StageRef], list[Correction]]:
     """Find the corrections in memory, and the stages that they were looked for in: back from the last iteration until
     the memory is full. Of a task the newest iteration that corrected it counts."""
-    capacity, _ = memory(bench.config.method)
+    capacity, _ = method_of(bench.config.method).memory(bench.config.method)
     read: list[StageRef] = []
     of_task: dict[str, list[Correction]] = {}
     for iteration in reversed(range(bench.iteration)):
@@ -160,7 +160,7 @@ def remembered_rows(
     corrections_drawn = remember(
         [one for one in corrections_in_memory(bench)[1] if one.group_id not in replayed_groups],
         max(sum(role in META_TASKS for role in roles), groups),
-        memory(bench.config.method).share,
+        method_of(bench.config.method).memory(bench.config.method).share,
         derive(bench.config.seed, "memory", bench.iteration),
     )
     return [
@@ -190,7 +190,7 @@ def remembered(bench: Workbench, tasks: Sequence[Task]) -> dict[str, Reflection]
     """Find it for each task that has one, by the task's name; the newest iteration counts, and its last one."""
     missing = {task.task_id for task in tasks}
     found: dict[str, Reflection] = {}
-    first = max(bench.iteration - guidance_memory(bench.config.method), 0)
+    first = max(bench.iteration - method_of(bench.config.method).guidance_memory(bench.config.method), 0)
     for iteration in range(bench.iteration - 1, first - 1, -1):
         columns = ["task_id", "success", "reflection_id"]
         won = {

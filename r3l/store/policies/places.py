@@ -102,8 +102,7 @@ def fetch_policy(store: Store, place: str, digest: str, verify: bool = False) ->
         store.files.forget(place.removesuffix("/policy"))
     raise StoreError(
         f"policy {place} in {store.root}: holds {digest_there}, expected {digest}; run the iteration that wrote it "
-        "again "
-        "(r3l iterate --iteration ...): only its update is computed again"
+        "again (r3l iterate --iteration ...): only its update is computed again"
     )
 
 
@@ -125,9 +124,8 @@ def fetch_optimiser(store: Store, place: str, digest: str | None, verify: bool =
         store.files.forget(place)
     raise StoreError(
         f"optimiser's state {place} in {store.root}: holds {digest_there or 'nothing'}, expected "
-        f"{digest or 'nothing'}, so the "
-        "next step would differ. Put the folder back from a copy, or run the iteration that wrote it again "
-        "(r3l iterate --iteration ...): only its update is computed again"
+        f"{digest or 'nothing'}, so the next step would differ. Put the folder back from a copy, or run the iteration "
+        "that wrote it again (r3l iterate --iteration ...): only its update is computed again"
     )
 
 

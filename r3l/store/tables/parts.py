@@ -38,8 +38,7 @@ def to_table(table: str, rows: Rows) -> pa.Table:
             if not column.nullable and arrow_rows[column.name].null_count:
                 raise StoreError(
                     f"table {table}: column {column.name} is null in {arrow_rows[column.name].null_count} rows, and "
-                    "must "
-                    "not be null"
+                    "must not be null"
                 )
         arrow_rows.validate(full=True)
         return arrow_rows.cast(schema)
