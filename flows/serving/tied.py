@@ -23,7 +23,7 @@ from r3l.system.child_environment import PYTHON, importable
 from r3l.system.home import PACKAGE
 from r3l.system.memory import collect_less
 from r3l.system.ports import free_port
-from r3l.training.parallel.nodes import LAUNCHER, end_with_launcher
+from r3l.training.parallel.launcher import LAUNCHER, end_with_launcher
 
 LOOK_S = 0.1
 ADVICE = "start one with `r3l up`, or use --direct, which needs none"

@@ -5,7 +5,6 @@ from typing import TypedDict
 from r3l.config import Config
 from r3l.config.compose import assign, validate
 from r3l.errors import ConfigError
-from r3l.exploration.progress import Progress
 from r3l.methods import plan
 from r3l.pipeline.iteration import open_iteration, run_stages
 from r3l.pipeline.logs import log
@@ -50,7 +49,6 @@ def recompute(
     assignments: list[str],
     branch: str = "",
     *,
-    progress: Progress | None = None,
     runner: Runner | None = None,
     placement: Placement | None = None,
 ) -> Replayed:
@@ -68,9 +66,7 @@ def recompute(
     """
     config = replay_config(store, run, iteration, asked, assignments, branch)
     name = config.branch
-    with open_iteration(
-        config, store, iteration, progress=progress, runner=runner, placement=placement, replay=asked
-    ) as bench:
+    with open_iteration(config, store, iteration, runner=runner, placement=placement, replay=asked) as bench:
         refs = run_stages(bench)
     log().info("replayed %s iteration %d from %s into branch %s", run, iteration, asked.from_stage, name)
     return {

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING
 from r3l.errors import R3LError
 from r3l.system.memory import collect_less
 from r3l.training.job import read_job
-from r3l.training.parallel.nodes import command, end_with_launcher
+from r3l.training.parallel.launcher import end_with_launcher
+from r3l.training.parallel.nodes import command
 
 if TYPE_CHECKING:
     from r3l.training.parallel.ranks import Ranks

@@ -96,7 +96,7 @@ def test_settling_replaces_a_leftover(tmp_path):
 def test_a_job_ends_when_its_launcher_is_killed(tmp_path):
     """SIGKILL leaves the launcher no time to stop it."""
     job = (
-        "from r3l.training.parallel import nodes; nodes.EVERY_S = 0.05; nodes.end_with_launcher(); "
+        "from r3l.training.parallel import launcher; launcher.EVERY_S = 0.05; launcher.end_with_launcher(); "
         "import os, time; print(os.getpid(), flush=True); time.sleep(600)"
     )
     launching = f"""

@@ -12,7 +12,8 @@ from typing import IO, Any
 from r3l.errors import Interrupted, TrainingError
 from r3l.store.files.process import mark
 from r3l.system.child_environment import PYTHON, child_environment
-from r3l.training.parallel.nodes import LAUNCHER, several
+from r3l.training.parallel.launcher import LAUNCHER
+from r3l.training.parallel.nodes import several
 
 STOP_GRACE_S = 4.0  # an ended run ends within 10 s
 LOOK_S = 0.5

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from r3l.store.files.process import mark
-from r3l.training.parallel.nodes import LAUNCHER
+from r3l.training.parallel.launcher import LAUNCHER
 from r3l.training.parallel.ranks import Ranks
 
 
