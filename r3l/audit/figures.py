@@ -12,6 +12,12 @@ def absent(value: Any) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value))
 
 
+def scientific(value: float, digits: int) -> str:
+    """Write 3.0e−5, with so many digits behind the point."""
+    mantissa, exponent = f"{value:.{digits}e}".split("e")
+    return f"{mantissa}e{int(exponent)}".replace("-", "−")
+
+
 def number(value: Any, digits: int = 3) -> str:
     """Write a count with separators, a measure with so many digits behind the point; a dash where there is none."""
     if absent(value):
@@ -25,8 +31,7 @@ def number(value: Any, digits: int = 3) -> str:
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
     if value and abs(value) < 10**-digits:
-        mantissa, exponent = f"{value:.1e}".split("e")
-        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+        return scientific(value, 1)
     text = f"{value:,.{digits}f}"
     return (text if text.strip("-0.,") else text.lstrip("-")).replace("-", "−")
 
@@ -34,8 +39,7 @@ def number(value: Any, digits: int = 3) -> str:
 def short_number(value: float) -> str:
     """Write one digit of what is small: 3e-3, 0.02; two of what is not."""
     if value and abs(value) < 0.01:
-        mantissa, exponent = f"{value:.0e}".split("e")
-        return f"{mantissa}e{int(exponent)}".replace("-", "−")
+        return scientific(value, 0)
     return f"{value:.2g}".replace("-", "−")
 
 

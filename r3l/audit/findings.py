@@ -78,17 +78,17 @@ ORDER BY iteration DESC, stage, subject_id LIMIT $limit OFFSET $offset
 """
 COMMITTED = """
 SELECT iteration, stage, count(*) AS shards, sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes,
-sum(seconds) AS seconds,
-       max(committed_at) AS committed_at, any_value(fingerprint) AS fingerprint,
+       sum(seconds) AS seconds, max(committed_at) AS committed_at, any_value(fingerprint) AS fingerprint,
        any_value(policy) AS policy, any_value(code_version) AS code
 FROM stages WHERE run = ? AND branch = ? AND iteration = ? GROUP BY iteration, stage ORDER BY min(committed_at)
 """
+# the steps that an iteration's training rows went into; none where no update was committed
 STEPS = """
 SELECT step, policy, parent_policy, loss, loss_rl, loss_sft, loss_kl, grad_norm, learning_rate, entropy, kl_start, rows,
-groups,
-       tokens_rl, tokens_sft, canary_error, seconds
+       groups, tokens_rl, tokens_sft, canary_error, seconds
 FROM lines.updates WHERE run = ? AND branch = ? AND iteration = ? ORDER BY step
 """
+# what the step read: rows and tokens by role and term
 TRAINED_ROWS = """
 SELECT role, term, objective, count(*) AS rows, sum(trained_tokens)::BIGINT AS tokens, avg(advantage) AS advantage
 FROM lines.training_rows WHERE run = ? AND branch = ? AND iteration = ? GROUP BY ALL ORDER BY rows DESC, role
@@ -161,13 +161,3 @@ def events(
 def stages(reader: Reader, line: Line, iteration: int) -> list[Row]:
     """List the committed stages of one iteration, in the order they were committed."""
     return reader.rows(COMMITTED, [*line.place, iteration])
-
-
-def optimiser_steps(reader: Reader, line: Line, iteration: int) -> list[Row]:
-    """Read the steps that the iteration's training rows went into; none where no update was committed."""
-    return reader.rows(STEPS, [*line.place, iteration])
-
-
-def trained_rows(reader: Reader, line: Line, iteration: int) -> list[Row]:
-    """Count what the step read: rows and tokens by role and term."""
-    return reader.rows(TRAINED_ROWS, [*line.place, iteration])

@@ -15,8 +15,7 @@ from r3l.store.stage import Store
 
 PAST = """
 SELECT run, branch, iteration, bases, base_reward, base_success, parse_rate, retries, retry_improvement, mixed_groups,
-groups,
-       trained_tokens, step, kl_start, no_step
+       groups, trained_tokens, step, kl_start, no_step
 FROM lines.iterations ORDER BY run, branch, iteration
 """
 QUESTIONS = {"lines": LINES_BY_ITERATION, "past": PAST, "about": ABOUT_BY_ITERATION, "counts": COUNTS}

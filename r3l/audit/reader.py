@@ -44,7 +44,6 @@ class Reader:
         store: Store,
         runs: Sequence[str] | None = None,
         look_again: float = LOOK_AGAIN_SECONDS,
-        branch: str = "",
         newest: int | None = None,
         at: int | None = None,
         wide: bool = True,
@@ -54,7 +53,6 @@ class Reader:
         self.newest = newest  # how many iterations of each line are read, the newest ones; None: all
         self.at = at  # the only iteration that is read; None: all
         self.wide = wide  # every column of `stages` is read, and not only those that other views read
-        self.branch = branch  # the line of each run that the views of schema main show
         self.look_again = look_again
         self._guard = threading.Lock()
         self._snapshot: Snapshot | None = None
@@ -99,7 +97,7 @@ class Reader:
 
     def _connected(self) -> Snapshot:
         contents, left_out, state = gather(self.store, self.runs, newest=self.newest, at=self.at, wide=self.wide)
-        connection = open_connection(self.store, Contents(), self.branch, left_out, frozenset())
+        connection = open_connection(self.store, Contents(), left_out=left_out, only=frozenset())
         bundles = index_path(self.store, "", "bundles").parent
         connection.execute("SET allowed_directories = ?", [[self.store.files.url(""), f"{bundles}/"]])
         lock(connection)
@@ -111,7 +109,7 @@ class Reader:
         with self._guard:
             if only := names_needed(sql) - snapshot.made:
                 contents = bundled(self.store, snapshot.contents, tables_in(only))
-                build(snapshot.connection, contents, self.store.files.url(""), self.branch, only)
+                build(snapshot.connection, contents, self.store.files.url(""), only=only)
                 snapshot.made |= only
         return snapshot.connection.cursor()
 

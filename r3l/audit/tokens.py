@@ -31,8 +31,7 @@ WITH scored AS (
 ),
 tokens AS (
     SELECT unnest(range(len(token_ids))) AS place, unnest(token_ids) AS id, unnest(weights) AS weight,
-    unnest(logprobs) AS logprob,
-           coalesce(unnest(advantages), advantage) AS advantage
+           unnest(logprobs) AS logprob, coalesce(unnest(advantages), advantage) AS advantage
     FROM lines.training_rows WHERE run = $run AND branch = $branch AND iteration = $iteration AND row_id = $row
 ),
 ranked AS (

@@ -40,12 +40,11 @@ class Scale:
 
 @dataclass(frozen=True, slots=True)
 class Axes:
-    """The axes of a chart: `unit` of y, a title of x; `share`: 0 to 100 %; `zero`: y takes in 0."""
+    """The axes of a chart: `unit` of y, a title of x; `share`: 0 to 100 %."""
 
     unit: str = ""
     below: str = "iteration"
     share: bool = False
-    zero: bool = True
 
 
 def line_chart(
@@ -66,7 +65,7 @@ def line_chart(
             "chart", WIDTH, HEIGHT, f'<text class="none" x="{WIDTH / 2}" y="{HEIGHT / 2}">no value</text>', label
         )
     values += [edge for one in lines for _, *edges in one.intervals for edge in edges if math.isfinite(edge)]
-    ticks = [0.0, 0.25, 0.5, 0.75, 1.0] if axes.share else nice_ticks(min(values), max(values), axes.zero)
+    ticks = [0.0, 0.25, 0.5, 0.75, 1.0] if axes.share else nice_ticks(min(values), max(values))
     xs = sorted({x for one in lines for x, _ in one.points})
     scale_x = (
         Scale(xs[0], xs[-1], LEFT + 6, WIDTH - RIGHT - 6)
@@ -121,11 +120,11 @@ def canvas(css: str, width: int, height: int, inner: str, label: str = "", role:
     return Markup(f'<svg class="{css}" viewBox="0 0 {width} {height}"{size}{accessible}>{inner}</svg>')
 
 
-def nice_ticks(low: float, high: float, zero: bool) -> list[float]:
-    """Choose four or so round values that take in the range."""
-    low, high = (min(low, 0.0), max(high, 0.0)) if zero else (low, high)
+def nice_ticks(low: float, high: float) -> list[float]:
+    """Choose four or so round values that take in the range and 0."""
+    low, high = min(low, 0.0), max(high, 0.0)
     if high - low < 1e-12:
-        low, high = low - (0.0 if zero and low == 0 else 0.5), high + 0.5
+        high = low + 0.5
     step = 10 ** math.floor(math.log10((high - low) / 3))
     step *= next(factor for factor in (1, 2, 2.5, 5, 10) if (high - low) / (step * factor) <= 4)
     first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)

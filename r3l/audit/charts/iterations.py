@@ -128,7 +128,7 @@ def held_out_chart(
     chart = Chart(
         "Held-out success", f"{benchmark}, 95 % intervals; −1: the starting policy", "share of tasks", {}, True
     )
-    return draw_chart(chart, chart.meaning, series, True, link)
+    return draw_chart(chart, series, True, link)
 
 
 def alone(
@@ -138,9 +138,7 @@ def alone(
     series = [
         charts.Series(name, [(row["iteration"], row[column]) for row in rows]) for column, name in chart.lines.items()
     ]
-    return draw_chart(
-        chart, chart.meaning, [one for one in series if any(not absent(y) for _, y in one.points)], hover, link
-    )
+    return draw_chart(chart, [one for one in series if any(not absent(y) for _, y in one.points)], hover, link)
 
 
 def compare_lines(
@@ -148,15 +146,19 @@ def compare_lines(
 ) -> dict[str, Any]:
     """Draw one column of the chart for each line."""
     series = [charts.Series(line, [(row["iteration"], row[column]) for row in rows]) for line, rows in rows_by_line]
-    return draw_chart(chart, chart.meaning, series) | {"title": f"{chart.title}: {name}" if name else chart.title}
+    return draw_chart(chart, series) | {"title": f"{chart.title}: {name}" if name else chart.title}
 
 
 def draw_chart(
     chart: Chart,
-    meaning: str,
     series: Sequence[charts.Series],
     hover: bool = True,
     link: Callable[[float], str] | None = None,
 ) -> dict[str, Any]:
     svg = charts.line_chart(series, chart.axes, chart.title, hover, link)
-    return {"title": chart.title, "meaning": meaning, "svg": svg, "legend": [one.name for one in series if one.name]}
+    return {
+        "title": chart.title,
+        "meaning": chart.meaning,
+        "svg": svg,
+        "legend": [one.name for one in series if one.name],
+    }

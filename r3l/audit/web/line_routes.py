@@ -42,8 +42,8 @@ def overview(app_state: CurrentState, line: OfLine, at: Short = "") -> HTMLRespo
         charts=iteration_charts(past, standing.curves, line),
         at=iteration,
         writer=writer(reader, line, newest),
-        steps=findings.optimiser_steps(reader, line, iteration),
-        trained=findings.trained_rows(reader, line, iteration),
+        steps=reader.rows(findings.STEPS, [*line.place, iteration]),
+        trained=reader.rows(findings.TRAINED_ROWS, [*line.place, iteration]),
         stages=findings.stages(reader, line, iteration),
         left_out=reader.left_out() | left_out,
     )

@@ -29,8 +29,7 @@ CURVE = ("base_success", "base_reward", "retry_improvement", "loss", "entropy", 
 CURVE_ROWS = "FROM iterations WHERE iteration <= ? ORDER BY iteration"
 EVALUATED = """
 SELECT iteration, benchmark, split, evaluation, temperature, tasks, of_tasks, list(success) AS success,
-list(reward) AS reward,
-       list(task_id) AS ids
+       list(reward) AS reward, list(task_id) AS ids
 FROM evaluations WHERE iteration IN (-1, ?) GROUP BY ALL ORDER BY benchmark, split, iteration
 """
 
