@@ -34,10 +34,8 @@ def share_policies(config: Config, store: Store, policies: Policies) -> dict[str
             "tokenizer": share_tokenizer(store, start.path, start.digest),
             "behaviour": asdict(snapshot),
         }
-    place, sampling = (
-        place_in_store(store, start.path, start.digest),
-        place_in_store(store, behaviour.path, behaviour.digest),
-    )
+    place = place_in_store(store, start.path, start.digest)
+    sampling = place_in_store(store, behaviour.path, behaviour.digest)
     return {
         "start": start.digest,
         "place": place,

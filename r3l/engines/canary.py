@@ -34,11 +34,8 @@ def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float
         return None
     try:
         canary = json.loads(path.read_text())
-        token_ids, logprobs, before = (
-            list(canary["token_ids"]),
-            list(canary["logprobs"]),
-            list(canary.get("before") or ()),
-        )
+        token_ids, logprobs = list(canary["token_ids"]), list(canary["logprobs"])
+        before = list(canary.get("before") or ())
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise EngineError(
             f"{path} is not a canary: {error!r}; expected JSON with token_ids and logprobs, as the update writes it"

@@ -12,6 +12,7 @@ from r3l.methods.mass import Mass, mass_of
 from r3l.pipeline.settings.continuing import load_config
 from r3l.pipeline.stages import stage_io
 from r3l.records import Episode, OraclePivot, Reflection, SamplingPlan
+from r3l.store.layout import StageRef
 from r3l.store.stage import Store
 
 
@@ -61,22 +62,16 @@ def rollouts(
 ) -> tuple[list[Episode], list[Reflection], dict[str, int]]:
     """Read (all stored attempts of an iteration, its reflections, failed base to the turn that the oracle names)."""
     refs = store.stages(run, branch, iteration)
-    attempts = [ref for ref in refs if ref.stage in {"base", "retries", "distilled", "continuations"}]
+
+    def of_stage(*stages: str) -> list[StageRef]:
+        return [ref for ref in refs if ref.stage in stages]
+
+    attempts = of_stage("base", "retries", "distilled", "continuations")
     if not any(ref.stage == "base" for ref in attempts):
         raise StoreError(
             f"{run}: iteration {iteration} has no base trajectories in {store.root}; `r3l runs` lists the runs"
         )
-    reflections = [
-        one
-        for ref in refs
-        if ref.stage == "reflections"
-        for one in stage_io.records(store, ref, "reflections", Reflection)
-    ]
-    verdicts = [
-        one
-        for ref in refs
-        if ref.stage == "oracle_pivots"
-        for one in stage_io.records(store, ref, "oracle_pivots", OraclePivot)
-    ]
+    reflections = stage_io.records_of(store, of_stage("reflections"), "reflections", Reflection)
+    verdicts = stage_io.records_of(store, of_stage("oracle_pivots"), "oracle_pivots", OraclePivot)
     faults = {one.trajectory_id: one.pivot_turn for one in verdicts if one.pivot_turn is not None}
     return stage_io.episodes(store, attempts), reflections, faults

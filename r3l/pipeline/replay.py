@@ -163,16 +163,14 @@ def compare_stages(store: Store, refs: list[StageRef], source_branch: str) -> li
         if refs
         else {}
     )
-    rows: list[ReplayedStage] = []
-    for ref in refs:
-        original = originals.get((ref.stage, ref.shard))
-        rows.append(
-            {
-                "stage": ref.stage,
-                "shard": ref.shard,
-                "replayed": ref.branch != source_branch,
-                "same_settings": original is not None and original.fingerprint == ref.fingerprint,
-                "same_rows": original is not None and original.digest == ref.digest,
-            }
-        )
-    return rows
+    pairs = [(ref, originals.get((ref.stage, ref.shard))) for ref in refs]
+    return [
+        {
+            "stage": ref.stage,
+            "shard": ref.shard,
+            "replayed": ref.branch != source_branch,
+            "same_settings": original is not None and original.fingerprint == ref.fingerprint,
+            "same_rows": original is not None and original.digest == ref.digest,
+        }
+        for ref, original in pairs
+    ]

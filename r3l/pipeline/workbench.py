@@ -72,13 +72,8 @@ class Workbench:
         tools: Tools | None = None,
         replay: Replay | None = None,
     ) -> None:
-        self.config, self.store, self.iteration, self.policies, self.progress = (
-            config,
-            store,
-            iteration,
-            policies,
-            progress,
-        )
+        self.config, self.store, self.iteration = config, store, iteration
+        self.policies, self.progress = policies, progress
         self.runner, self.placement, self.replay = runner or Runner(), placement, replay
         self.tools, self._own_tools = tools or Tools(), tools is None
         # An iteration that was sampled beside the update before has loaded no policy by itself.

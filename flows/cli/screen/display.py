@@ -27,13 +27,8 @@ class Display:
     """Draw a `Progress`. `phase` names what the run waits for."""
 
     def __init__(self, console: Console, title: str, progress: Progress) -> None:
-        self.console, self.title, self.progress, self.phase, self.began = (
-            console,
-            title,
-            progress,
-            "starting",
-            time.monotonic(),
-        )
+        self.console, self.title, self.progress = console, title, progress
+        self.phase, self.began = "starting", time.monotonic()
         self.planned: dict[str, float] = {}  # sampling stage -> attempts, in the order in which they run
         self._spinner = Spinner("dots")
 

@@ -156,9 +156,5 @@ def draw_chart(
     link: Callable[[float], str] | None = None,
 ) -> dict[str, Any]:
     svg = charts.line_chart(series, chart.axes, chart.title, hover, link)
-    return {
-        "title": chart.title,
-        "meaning": chart.meaning,
-        "svg": svg,
-        "legend": [one.name for one in series if one.name],
-    }
+    legend = [one.name for one in series if one.name]
+    return {"title": chart.title, "meaning": chart.meaning, "svg": svg, "legend": legend}

@@ -72,10 +72,8 @@ def list_games(settings: AlfworldSettings, split: str, progress: OnGames | None 
         WorldError: an unknown split, games that were never downloaded, or a part of them that was not asked for.
     """
     if settings.games == "downloaded":
-        games, whole = (
-            downloaded_games(games_root(settings), split, progress),
-            DOWNLOADED_GAMES[downloaded_split(split)],
-        )
+        games = downloaded_games(games_root(settings), split, progress)
+        whole = DOWNLOADED_GAMES[downloaded_split(split)]
         if len(games) != whole and not settings.partial:
             raise WorldError(
                 f"alfworld split {split}: got {len(games)} games, expected {whole}: {REMEDY}; "

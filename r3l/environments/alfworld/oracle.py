@@ -58,10 +58,8 @@ def failed_in_hand(record: Record, took: int) -> Report:
         if (match := TREATED.match(text)) and kind(match[1]) == errand.target
     ]
     if errand.treatment and not treatments:
-        verb, device = (
-            errand.treatment[0],
-            next(item for item in receptacles_in(observations[0]) if kind(item) == errand.treatment[1]),
-        )
+        verb = errand.treatment[0]
+        device = next(item for item in receptacles_in(observations[0]) if kind(item) == errand.treatment[1])
         pivot = min(took, len(record.actions) - 1)
         return report(
             f"{observations[took]} Turn {pivot} did not {verb} it.",

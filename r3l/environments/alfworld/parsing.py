@@ -24,10 +24,8 @@ def memoised_parsing() -> Iterator[None]:
     from textworld.envs.pddl import textgen
     from textworld.logic import Rule
 
-    memo, stock = (
-        lookups(),
-        (Rule.__dict__["parse_conjunctive_query"], textgen._parse_and_convert, textgen.copy_context),
-    )
+    memo = lookups()
+    stock = (Rule.__dict__["parse_conjunctive_query"], textgen._parse_and_convert, textgen.copy_context)
     Rule.parse_conjunctive_query, textgen._parse_and_convert, textgen.copy_context = memo
     try:
         yield

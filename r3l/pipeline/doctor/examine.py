@@ -7,14 +7,14 @@ from pathlib import Path
 
 from r3l.config import Config
 from r3l.config.machines import Machine
-from r3l.engines.base import Engine, PolicySnapshot
+from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments import make_world
 from r3l.environments.base import tools_of
 from r3l.errors import R3LError
 from r3l.pipeline.doctor import folder as of
 from r3l.pipeline.doctor.findings import Finding, fails, guard, unasked, works
-from r3l.pipeline.doctor.sampled import attempt, canary, load_engine
+from r3l.pipeline.doctor.sampled import attempt, canary
 from r3l.pipeline.making import ensure_policy
 from r3l.pipeline.tools import Tools
 
@@ -58,7 +58,8 @@ def examine(config: Config, machine: Machine | None = None, sampling: bool = Tru
 def _sampled(config: Config, snapshot: PolicySnapshot, chat: ChatFormat) -> Iterator[Finding]:
     with closing(Tools()) as tools:
         try:
-            engine: Engine = load_engine(config, snapshot, tools)
+            engine = tools.engine(config)
+            engine.load_policy(snapshot)
         except R3LError as error:
             yield fails("engine", str(error))
             yield from (unasked(name, "needs an engine") for name in ("canary", "reply", "reflection"))

@@ -13,7 +13,6 @@ from r3l.exploration.explorer import Explorer
 from r3l.exploration.stages import base_stage, reflections_stage
 from r3l.methods import plan
 from r3l.pipeline.doctor.findings import Finding, note, unasked, works
-from r3l.pipeline.tools import Tools
 from r3l.pipeline.workbench import limits
 from r3l.records import Status
 
@@ -81,10 +80,3 @@ def _room(config: Config, opening: int) -> str:
     return (
         f"room for {min(turns, config.environment.max_turns)} of {config.environment.max_turns} turns of full replies"
     )
-
-
-def load_engine(config: Config, snapshot: PolicySnapshot, tools: Tools) -> Engine:
-    """Load the policy into the configured engine. Raise `EngineError` where it can't be loaded."""
-    engine = tools.engine(config)
-    engine.load_policy(snapshot)
-    return engine

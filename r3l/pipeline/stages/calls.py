@@ -80,10 +80,6 @@ def _episodes(bench: Workbench, parents: Parents, *stages: str) -> list[Episode]
     return stage_io.episodes(bench.store, [ref for stage in stages for ref in parents if ref.stage == stage])
 
 
-def _rows(bench: Workbench, refs: Sequence[StageRef], table: str, kind: type[stage_io.Record]) -> list[stage_io.Record]:
-    return [one for ref in refs for one in stage_io.records(bench.store, ref, table, kind)]
-
-
 def _grown(bench: Workbench, parents: Parents) -> tuple[list[Episode], list[Episode]]:
     """Read (bases, for each the newest attempt grown from it)."""
     bases = _episodes(bench, parents, "base")
@@ -125,7 +121,9 @@ CALLS["reflections"] = reflect
 def retry(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int) -> stage_io.Tables:
     """Retry from the pivots that the reflections name."""
     tasks, bases_and_latest = _shard_tasks(bench, batch, shard), _grown(bench, parents)
-    reflections = _rows(bench, [ref for ref in parents if ref.stage == "reflections"], "reflections", Reflection)
+    reflections = stage_io.records_of(
+        bench.store, [ref for ref in parents if ref.stage == "reflections"], "reflections", Reflection
+    )
     return stage_io.tables(
         exploration.retries_stage(bench.explorer, tasks, plan_of(bench), *bases_and_latest, reflections)
     )
@@ -149,8 +147,12 @@ def continue_bases(bench: Workbench, batch: StageRef, parents: Parents, shard: i
 def assign_credit(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
     """Compute advantages, amplification and pivot masks of a shard's groups."""
     of_members = [ref for ref in parents if ref.stage != "continuations"]  # extra bases are sampled in place of retries
-    turns = _rows(bench, of_members, "turns", Turn) if method_of(bench.config.method).credits_turns else []
-    trajectories = _rows(bench, parents, "trajectories", Trajectory)
+    turns = (
+        stage_io.records_of(bench.store, of_members, "turns", Turn)
+        if method_of(bench.config.method).credits_turns
+        else []
+    )
+    trajectories = stage_io.records_of(bench.store, parents, "trajectories", Trajectory)
     credit, events = credit_stage(bench.config.method, trajectories, turns)
     return {"credit": credit, "events": events}
 
@@ -166,8 +168,8 @@ def write_training_rows(bench: Workbench, batch: StageRef, parents: Parents, sha
     rows, events = training_rows_stage(
         method,
         _episodes(bench, parents, "base", "retries", "distilled"),
-        _rows(bench, reflections, "reflections", Reflection),
-        _rows(bench, credit, "credit", Credit),
+        stage_io.records_of(bench.store, reflections, "reflections", Reflection),
+        stage_io.records_of(bench.store, credit, "credit", Credit),
         partial(action_ids, bench.world, bench.chat) if method_of(method).weighs_actions(method) else None,
     )
     return {"training_rows": rows, "events": events}
@@ -181,7 +183,7 @@ def replay_groups(bench: Workbench, credit: list[StageRef], rows: list[StageRef]
 
 
 def count_credit(bench: Workbench, credit: list[StageRef]) -> int:
-    return counted_groups(_rows(bench, credit, "credit", Credit))
+    return counted_groups(stage_io.records_of(bench.store, credit, "credit", Credit))
 
 
 def update(

@@ -18,6 +18,11 @@ def records(store: Store, ref: StageRef, table: str, kind: type[Record]) -> list
     return [kind(**row) for row in store.read(ref, table).to_pylist()]
 
 
+def records_of(store: Store, refs: Iterable[StageRef], table: str, kind: type[Record]) -> list[Record]:
+    """Read the same of several stages."""
+    return [one for ref in refs for one in records(store, ref, table, kind)]
+
+
 def reference(store: Store, key: StageKey) -> StageRef:
     """Find the stage that is stored under a key. Raise `StoreError` where there is none."""
     return manifests.reference(store.manifest(key))

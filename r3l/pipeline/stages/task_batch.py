@@ -33,11 +33,8 @@ def replacements(config: Config, iteration: int, wave: int, missing: int) -> lis
     """Draw tasks in the place of `missing` groups: of the rest of the split, in an order drawn by seed, none of them
     drawn before in this iteration. As many as are left, where they are fewer. The slots of a wave begin at a shard of
     their own."""
-    pool, size, per_shard = (
-        tasks_of(config.environment, config.environment.split),
-        config.rollout.tasks,
-        config.rollout.tasks_per_shard,
-    )
+    pool = tasks_of(config.environment, config.environment.split)
+    size, per_shard = config.rollout.tasks, config.rollout.tasks_per_shard
     names_in_batch = {task.task_id for task in draw(config, iteration)}
     rest = [task for task in pool if task.task_id not in names_in_batch]
     Random(derive(config.seed, "replacement", iteration)).shuffle(rest)
