@@ -1,6 +1,7 @@
 """What a plain installation lacks for a run is named before anything starts, with one command."""
 
 import importlib.metadata
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ OPTIONAL = set(importlib.metadata.metadata("r3l").get_all("Provides-Extra"))
 def plain(monkeypatch):
     """As after `pip install r3l`."""
     monkeypatch.setattr(system_packages, "is_checkout", lambda: False)
-    monkeypatch.setattr(preflight, "sys", SimpleNamespace(modules={}))
+    monkeypatch.setattr(preflight, "sys", SimpleNamespace(modules={}, platform=sys.platform))
     monkeypatch.setattr(preflight, "find_spec", lambda name: None if name in {*EXTRAS, "regex"} else object())
 
 
