@@ -164,7 +164,7 @@ class Checked:
     def __init__(self, store: Store, run: str, kind: str, everything: bool) -> None:
         self.run, self.path = run, index_path(store, run, kind)
         kept = recall(self.path, run) or {"code": "", "stamps": {}}
-        sound = {} if everything or kept["code"] != code() else kept["stamps"]
+        sound = {} if everything or kept["code"] != code_of_checks() else kept["stamps"]
         self.stamps: dict[str, Stamp | None] = {}
         self.blocks: list[Block] = []
         for block in blocks_of(store, run):
@@ -175,10 +175,10 @@ class Checked:
                 self.blocks.append(block)
 
     def found_sound(self) -> None:
-        remember(self.path, {"run": self.run, "code": code(), "stamps": self.stamps})
+        remember(self.path, {"run": self.run, "code": code_of_checks(), "stamps": self.stamps})
 
 
-def code() -> str:
+def code_of_checks() -> str:
     """Name the code that checks: its version, and the text of the invariants."""
     texts = sorted(one.read_text() for one in package_files("r3l.store").joinpath("invariants").iterdir())
     return blake2b("\0".join([__version__, *texts]).encode(), digest_size=16).hexdigest()

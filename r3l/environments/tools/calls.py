@@ -32,7 +32,7 @@ def parse_calls(text: str, names: Collection[str]) -> Reply:
     try:
         texts = blocks(answer)
         calls = [call for block in texts for call in read(block, names)]
-    except (Malformed, NotJson) as error:
+    except Malformed as error:
         return Reply(False, "", f"Invalid call: {error}. {EXPECTED}")
     if not calls:
         return Reply(True, json.dumps({"answer": answer}))
@@ -57,10 +57,10 @@ def blocks(said: str) -> list[str]:
 
 
 def read(block: str, names: Collection[str]) -> list[dict[str, Any]]:
-    """Read the calls of one JSON text. Raise `Malformed` or `NotJson`."""
+    """Read the calls of one JSON text. Raise `Malformed`."""
     if len(block) > LONGEST_CALL:
         raise Malformed(f"it has {len(block)} characters, of which {LONGEST_CALL} are read")
-    content = value(block)
+    content = json_value(block)
     calls = content if isinstance(content, list) else [content]
     if not calls:
         raise Malformed("the list of calls is empty")
@@ -74,30 +74,26 @@ def check_call(call: Any, names: Collection[str]) -> dict[str, Any]:
     if not isinstance(name, str) or name not in names:  # a list is in no set: Python would not even look
         raise Malformed(f"there is no tool {name!r:.80}; the tools are {', '.join(sorted(names))}")
     parameters = call.get("arguments", call.get("parameters", {}))
-    arguments = value(parameters) if isinstance(parameters, str) else parameters
+    arguments = json_value(parameters) if isinstance(parameters, str) else parameters
     if not isinstance(arguments, dict):
         raise Malformed(f"arguments of {name}: expected a JSON object, got {type(arguments).__name__}")
     return {"name": name, "arguments": arguments}
 
 
-class NotJson(ValueError):
-    """What is wrong with it, in words that the policy is told."""
-
-
-def value(text: str) -> Any:
-    """Parse the JSON value of a text. Raise `NotJson`, also for what other readers of JSON refuse."""
+def json_value(text: str) -> Any:
+    """Parse the JSON value of a text. Raise `Malformed`, also for what other readers of JSON refuse."""
     try:
         parsed_value = json.loads(text, parse_constant=refuse, parse_float=finite)
         json.dumps(parsed_value, ensure_ascii=False).encode()
         return parsed_value
     except UnicodeEncodeError as error:
-        raise NotJson("not valid JSON: it holds half of a surrogate pair, which is no character") from error
+        raise Malformed("not valid JSON: it holds half of a surrogate pair, which is no character") from error
     except json.JSONDecodeError as error:
-        raise NotJson(f"not valid JSON: {error.msg} at character {error.pos}") from error
+        raise Malformed(f"not valid JSON: {error.msg} at character {error.pos}") from error
     except RecursionError as error:
-        raise NotJson("not valid JSON: nested too deeply") from error
+        raise Malformed("not valid JSON: nested too deeply") from error
     except ValueError as error:
-        raise NotJson(f"not valid JSON: {error}") from error
+        raise Malformed(f"not valid JSON: {error}") from error
 
 
 def finite(digits: str) -> float:
