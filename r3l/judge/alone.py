@@ -17,7 +17,6 @@ from r3l.pipeline.tools import Tools
 from r3l.pipeline.update.local import compute_step
 from r3l.pipeline.workbench import Workbench
 from r3l.stages import STAGES
-from r3l.store.catalog import load_manifests
 from r3l.store.layout import StageKey, StageRef
 from r3l.store.manifest import reference
 from r3l.store.stage import Store
@@ -73,7 +72,7 @@ def comes_again(store: Store, key: StageKey, train: bool = False) -> str:
     trains = STAGES[key.stage].trains
     if trains and not train:
         return "not made again: an update takes a training (--again)"
-    lines = Lines(store, key.run, list(load_manifests(store, [key.run])))
+    lines = Lines(store, key.run)
     place = lines.place(key)
     config = lines.config(key.branch, key.iteration) if place else None
     if place is None or config is None:

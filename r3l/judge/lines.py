@@ -1,6 +1,6 @@
 """What a run holds, by its lines and iterations, and the policies that each iteration worked with, by their digests."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -12,6 +12,7 @@ from r3l.pipeline.settings.continuing import load_config
 from r3l.pipeline.workbench import Replay
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
+from r3l.store.catalog import load_manifests
 from r3l.store.check import unpruned_manifests
 from r3l.store.index.contents import find_origins
 from r3l.store.layout import StageKey
@@ -51,15 +52,15 @@ class Place:
 class Lines:
     """The sound stages of a run."""
 
-    def __init__(self, store: Store, run: str, contents: Sequence[Manifest]) -> None:
-        self.store, self.run, self.contents = store, run, contents
-        self.origins = find_origins(contents)
+    def __init__(self, store: Store, run: str) -> None:
+        self.store, self.run, self.contents = store, run, load_manifests(store, [run])
+        self.origins = find_origins(self.contents)
 
     def places(self) -> Iterator[Place]:
         """Yield the iterations of each line, in their order, but for pruned ones: later ones go on from their policies
         still."""
         by_place: dict[tuple[str, int], list[Manifest]] = {}
-        for one in unpruned_manifests(list(self.contents)):
+        for one in unpruned_manifests(self.contents):
             by_place.setdefault((one["branch"], one["iteration"]), []).append(one)
         for (branch, iteration), mine in sorted(by_place.items()):
             yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine))

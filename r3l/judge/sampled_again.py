@@ -20,7 +20,6 @@ from r3l.pipeline.tools import Tools
 from r3l.records import Event
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.catalog import load_manifests
 from r3l.store.differences.first_difference import Parting, by_rows
 from r3l.store.layout import StageKey
 from r3l.store.manifest import Content, Manifest
@@ -90,7 +89,7 @@ def sample_again(store: Store, run: str, shards: int, chance: random.Random | No
     Raises:
         StoreError: there is no such run; an iteration is at work.
     """
-    lines = Lines(store, run, list(load_manifests(store, [run])))
+    lines = Lines(store, run)
     there = [
         (place, shard) for place in lines.places() for shard in sorted({one["shard"] or 0 for one in sampled(place)})
     ]
@@ -108,7 +107,7 @@ def sample_again(store: Store, run: str, shards: int, chance: random.Random | No
 
 def stage_again(store: Store, key: StageKey) -> str:
     """Sample one stage again, and say what comes of it."""
-    lines = Lines(store, key.run, list(load_manifests(store, [key.run])))
+    lines = Lines(store, key.run)
     place = lines.place(key)
     asked = [one for one in sampled(place) if key_of_manifest(one) == key] if place else []
     if place is None or not asked:

@@ -18,7 +18,6 @@ from r3l.judge.steps import find_false_steps
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.catalog import load_manifests
 from r3l.store.check import Finding, check_run, lies_in
 from r3l.store.files.stamps import Stamp
 from r3l.store.index.blocks import Block, blocks_of, indexed_block
@@ -91,7 +90,7 @@ def judge_places(
 ) -> None:
     own = Tools() if tools is None else tools
     try:
-        lines = Lines(store, run, list(load_manifests(store, [run])))
+        lines = Lines(store, run)
         for place in lines.places():
             if any(lies_in(place.folder, block.folders) for block in blocks):
                 judge_place(lines, place, own, verdict, replies, quick)

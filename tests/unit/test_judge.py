@@ -18,7 +18,6 @@ from r3l.judge.scored import replies_scored
 from r3l.judge.verdict import judge
 from r3l.pipeline.tools import Tools
 from r3l.records import Credit
-from r3l.store.catalog import load_manifests
 from r3l.store.space.retention import prune_run
 from r3l.store.stage import Store
 from r3l.store.tables.parts import to_table
@@ -71,7 +70,7 @@ def test_a_recorded_engine_answers_what_is_stored_and_ends_as_it_did():
 
 
 def named(store: Store, run: str) -> list[str]:
-    lines = Lines(store, run, load_manifests(store, [run]))
+    lines = Lines(store, run)
     return [what for place in lines.places() for _, what in find_misnamed(lines, place)]
 
 
@@ -141,7 +140,7 @@ def test_a_lie_is_found(lie: Lie, healthy):
 
 
 def leaks(store: Store) -> list[str]:
-    lines = Lines(store, "sample", list(load_manifests(store, ["sample"])))
+    lines = Lines(store, "sample")
     config = lines.config("", 0)
     assert config is not None
     chat, found = chat_of(store, config, lines.start, ()), []
@@ -168,7 +167,7 @@ def test_a_reflection_that_goes_on_with_the_next_observation_leaves_no_guidance(
     forged = Forgery.copy(SHIPPED, "sample", tmp_path)
     attempts = {row["trajectory_id"]: row for row in forged.rows("distilled", "trajectories")}
     new = next(row for row in forged.rows("distilled", "turns") if row["observation"].startswith("You clean"))
-    lines = Lines(forged.store, "sample", list(load_manifests(forged.store, ["sample"])))
+    lines = Lines(forged.store, "sample")
     chat = chat_of(forged.store, lines.config("", 0), lines.start, ())
     reflections = forged.rows("reflections", "reflections")
     own = attempts[new["trajectory_id"]]["reflection_id"]
@@ -185,7 +184,7 @@ def test_replies_are_those_of_the_policy_that_is_said_to_have_sampled_them(tmp_p
     turn = next(row for row in forged.rows("retries", "turns", 0) if row["turn"] > 2)
     turn["response_logprobs"] = [one - 0.1 for one in turn["response_logprobs"]]
     forged.write()
-    lines = Lines(forged.store, "sample", list(load_manifests(forged.store, ["sample"])))
+    lines = Lines(forged.store, "sample")
     place = next(one for one in lines.places() if one.iteration == 0 and not one.branch)
     found: list[str] = []
     apart = replies_scored(lines, place, lambda key, what: found.append(what), found.append, 10_000)
