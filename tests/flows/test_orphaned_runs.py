@@ -22,7 +22,7 @@ from prefect.states import Running
 from flows.cancellation import GONE, LABEL, run_attended
 from r3l.errors import ServerAway
 from r3l.store.files.process import mark, start_time
-from r3l.training.parallel.nodes import LEFT_ALONE
+from r3l.training.parallel.launcher import LEFT_ALONE
 
 
 def dead_mark() -> str:
