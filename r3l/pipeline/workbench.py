@@ -21,7 +21,7 @@ from r3l.exploration.explorer import Explorer, Incidents, Limits
 from r3l.exploration.progress import Progress
 from r3l.pipeline.policies import Policies, pullable, teacher_of, with_teacher
 from r3l.pipeline.runner import Runner
-from r3l.pipeline.settings.saved import load_config
+from r3l.pipeline.settings.continuing import load_config
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
 from r3l.store.layout import StageRef
