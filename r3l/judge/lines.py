@@ -26,13 +26,15 @@ APART = tuple(name for name, stage in STAGES.items() if stage.apart)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One iteration of one line, with the manifests of the stages that it made itself."""
+    """One iteration of one line, with the manifests of the stages that it made itself. `pruned`: columns of an
+    iteration that has its number were emptied."""
 
     run: str
     branch: str
     iteration: int
     origin: str
     manifests: tuple[Manifest, ...]
+    pruned: bool = False
 
     @property
     def folder(self) -> str:
@@ -56,14 +58,15 @@ class Lines:
         self.store, self.run, self.contents = store, run, load_manifests(store, [run])
         self.origins = find_origins(self.contents)
 
-    def places(self) -> Iterator[Place]:
-        """Yield the iterations of each line, in their order, but for pruned ones: later ones go on from their policies
-        still."""
+    def places(self, pruned: bool = False) -> Iterator[Place]:
+        """Yield the iterations of each line, in their order, without the pruned ones; or these alone."""
+        whole = {one["iteration"] for one in unpruned_manifests(self.contents)}
         by_place: dict[tuple[str, int], list[Manifest]] = {}
-        for one in unpruned_manifests(self.contents):
-            by_place.setdefault((one["branch"], one["iteration"]), []).append(one)
+        for one in self.contents:
+            if (one["iteration"] not in whole) == pruned:
+                by_place.setdefault((one["branch"], one["iteration"]), []).append(one)
         for (branch, iteration), mine in sorted(by_place.items()):
-            yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine))
+            yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine), pruned)
 
     def place(self, key: StageKey) -> Place | None:
         """Return the iteration that a stage belongs to; None where it was pruned."""

@@ -91,7 +91,7 @@ def judge_places(
     own = Tools() if tools is None else tools
     try:
         lines = Lines(store, run)
-        for place in lines.places():
+        for place in (*lines.places(), *lines.places(pruned=True)):
             if any(lies_in(place.folder, block.folders) for block in blocks):
                 judge_place(lines, place, own, verdict, replies, quick)
     finally:
@@ -102,6 +102,8 @@ def judge_places(
 def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int, quick: bool) -> None:
     try:
         bench = None if quick else made_again(lines, place, tools, verdict, replies)
+        if place.pruned:
+            return
         for key, what in guidance_in(lines, place, bench):
             verdict.findings.append(Finding("guidance", str(key), what))
     except UNREADABLE as error:
@@ -109,7 +111,8 @@ def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict, repl
 
 
 def made_again(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int) -> Bench | None:
-    """Make what an iteration has again, and return the bench of its stages; None where its settings are not stored."""
+    """Make what an iteration has again, and return the bench of its stages; None where its settings are not stored, or
+    columns of it were emptied: then only its manifests and the lineage of its policies are judged."""
     verdict.stages += len(place.manifests)
 
     def found(key: StageKey, what: str) -> None:
@@ -121,6 +124,9 @@ def made_again(lines: Lines, place: Place, tools: Tools, verdict: Verdict, repli
     for check, look in [("identity", find_misnamed), ("update", find_false_steps)]:
         verdict.findings += [Finding(check, str(key_of_manifest(one)), what) for one, what in look(lines, place)]
     verdict.findings += [Finding("settings", place.folder, what) for what in without_settings(lines, place)]
+    if place.pruned:
+        verdict.passed_over |= {str(key_of_manifest(one)): "their iteration was pruned" for one in place.manifests}
+        return None
     bench = stages_again(lines, place, tools, found, passed_over)
     if bench:
         for key, made in bench.made.items():

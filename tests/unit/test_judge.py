@@ -24,7 +24,7 @@ from r3l.store.tables.parts import to_table
 from tests.support import records
 from tests.support.forgery import Forgery
 from tests.support.healthy_run import RUN, healthy_run
-from tests.support.lies import LIES, Lie, settings_of_credit
+from tests.support.lies import LIES, OTHER, Lie, settings_of_credit
 
 SHIPPED = Path(__file__).parents[2] / "data" / "sample_run"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -117,7 +117,20 @@ def test_a_healthy_run_is_sound_whose_first_iteration_was_pruned(healthy, tmp_pa
     folder, tools = healthy
     store = Store.open(str(shutil.copytree(folder, tmp_path / "store")))
     prune_run(store, RUN, keep_last=1, drop="tokens")
-    assert judge(store, RUN, tools=tools).findings == []
+    verdict = judge(store, RUN, tools=tools)
+    assert (verdict.findings, set(verdict.passed_over.values())) == ([], {"their iteration was pruned"})
+    assert "not made again: their iteration was pruned" in str(verdict)
+
+
+@pytest.mark.slow
+def test_the_lineage_of_policies_is_judged_where_columns_were_pruned(healthy, tmp_path):
+    folder, tools = healthy
+    forged = Forgery.copy(folder, RUN, tmp_path / "store")
+    for row in forged.rows("updates", "updates", 0):
+        row["parent_policy"] = OTHER
+    forged.write()
+    prune_run(forged.store, RUN, keep_last=1, drop="tokens")
+    assert "parent_policy" in judge(forged.store, RUN, tools=tools).findings[0].what
 
 
 @pytest.mark.slow
