@@ -46,6 +46,18 @@ def test_the_bits_are_those_of_transformers(tmp_path, monkeypatch, dtype, tied):
     assert results(snapshot, dtype) == own
 
 
+def test_rotary_frequencies_keep_their_digits_in_bfloat16(tmp_path, monkeypatch):
+    """Rounded, they turn far tokens by a radian, which no trainer and no server does."""
+    snapshot, cpu = tiny_policy(tmp_path), torch.device("cpu")
+    expected = 1 / 1e4 ** (torch.arange(0, 8, 2) / 8)
+    for _ in ("own", "of transformers"):
+        model = loading.load_model(snapshot, torch.bfloat16, cpu)
+        (frequencies,) = (value for name, value in model.named_buffers() if name.endswith(".inv_freq"))
+        torch.testing.assert_close(frequencies, expected)
+        assert {parameter.dtype for parameter in model.parameters()} <= {torch.bfloat16}
+        monkeypatch.setattr(loading, "load_llama", lambda *_: None)
+
+
 @pytest.mark.parametrize("name", VARIANTS)
 def test_a_variant_is_left_to_transformers(tmp_path, name):
     tiny_policy(tmp_path, **{name: VARIANTS[name]})
