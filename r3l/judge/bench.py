@@ -18,7 +18,8 @@ from r3l.judge.witness import Made, NotStored, Witness
 from r3l.pipeline.policies import Policies
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.stages import stage_io
-from r3l.pipeline.stages.calls import CALLS, label
+from r3l.pipeline.stages.calls import CALLS
+from r3l.pipeline.stages.task_batch import label
 from r3l.pipeline.tools import Tools
 from r3l.pipeline.workbench import Replay, Workbench, limits
 from r3l.records import Reflection, Trajectory, Turn
@@ -71,7 +72,7 @@ def key_of_call(stage: Callable[..., Any], *args: Any) -> StageKey:
     arguments = signature(stage).bind(*args).arguments
     bench, shard = arguments["bench"], arguments.get("shard", arguments.get("wave") or None)
     if "round_" in arguments:
-        shard = label(bench, arguments["shard"], arguments["round_"])
+        shard = label(bench.config.rollout, arguments["shard"], arguments["round_"])
     return StageKey(bench.config.run, bench.config.branch, bench.iteration, STAGE_OF[stage], shard)
 
 

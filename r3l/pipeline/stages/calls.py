@@ -14,7 +14,7 @@ from r3l.pipeline.stages import replay_buffer, stage_io
 from r3l.pipeline.stages.identity import other_world
 from r3l.pipeline.stages.replay_buffer import identity_of_remembered, remembered
 from r3l.pipeline.stages.run_stage import run_stage
-from r3l.pipeline.stages.task_batch import draw, replacements
+from r3l.pipeline.stages.task_batch import draw, label, replacements, slots
 from r3l.pipeline.stages.updates import policy_is_there, update_tables
 from r3l.pipeline.workbench import Workbench
 from r3l.records import Credit, Episode, Reflection, SamplingPlan, Task, Trajectory, Turn
@@ -27,12 +27,6 @@ def plan_of(bench: Workbench) -> SamplingPlan:
     return plan(bench.config.method, bench.config.rollout.group_size)
 
 
-def slots(bench: Workbench, shard: int) -> range:
-    """List the slots that belong to a shard; the last ones of a batch may be none of its tasks."""
-    size = bench.config.rollout.tasks_per_shard
-    return range(shard * size, (shard + 1) * size)
-
-
 def draw_tasks(bench: Workbench, wave: int = 0, missing: int = 0, credit: Sequence[StageRef] = ()) -> StageRef:
     """Draw the iteration's batch; in a later wave, tasks in the place of groups that do not count by their `credit`."""
 
@@ -41,12 +35,6 @@ def draw_tasks(bench: Workbench, wave: int = 0, missing: int = 0, credit: Sequen
         return {"tasks": replacements(config, iteration, wave, missing) if wave else draw(config, iteration)}
 
     return run_stage(bench, "tasks", wave or None, credit, compute, extra={"missing": missing} if wave else None)
-
-
-def label(bench: Workbench, shard: int, round_: int) -> int:
-    """Number the folder of a shard in a round: shards of later rounds come after all those of earlier ones."""
-    config = bench.config.rollout
-    return round_ * -(-config.tasks // config.tasks_per_shard) + shard
 
 
 CALLS: dict[str, Callable[..., StageRef]] = {"tasks": draw_tasks}
@@ -62,7 +50,12 @@ def of_a_shard(stage: str) -> Callable[[Callable[..., stage_io.Tables]], Callabl
             arguments = (bench, batch, parents, shard, *([round_] if STAGES[stage].rounds else []))
             extra = other_world(bench, batch) if STAGES[stage].plays else {}
             return run_stage(
-                bench, stage, label(bench, shard, round_), parents, lambda: compute(*arguments), extra=extra
+                bench,
+                stage,
+                label(bench.config.rollout, shard, round_),
+                parents,
+                lambda: compute(*arguments),
+                extra=extra,
             )
 
         CALLS[stage] = call
@@ -72,18 +65,13 @@ def of_a_shard(stage: str) -> Callable[[Callable[..., stage_io.Tables]], Callabl
 
 
 def _shard_tasks(bench: Workbench, batch: StageRef, shard: int) -> list[Task]:
-    return stage_io.tasks(bench.store, batch, slots(bench, shard))
-
-
-def _episodes(bench: Workbench, parents: Parents, *stages: str) -> list[Episode]:
-    """Read the episodes of these stages, in the order of the stages."""
-    return stage_io.episodes(bench.store, [ref for stage in stages for ref in parents if ref.stage == stage])
+    return stage_io.tasks(bench.store, batch, slots(bench.config.rollout, shard))
 
 
 def _grown(bench: Workbench, parents: Parents) -> tuple[list[Episode], list[Episode]]:
     """Read (bases, for each the newest attempt grown from it)."""
-    bases = _episodes(bench, parents, "base")
-    return bases, exploration.latest(bases, _episodes(bench, parents, "distilled"))
+    bases = stage_io.episodes_of(bench.store, parents, "base")
+    return bases, exploration.latest(bases, stage_io.episodes_of(bench.store, parents, "distilled"))
 
 
 @of_a_shard("base")
@@ -95,7 +83,7 @@ def sample_bases(bench: Workbench, batch: StageRef, parents: Parents, shard: int
 @of_a_shard("oracle_pivots")
 def find_oracle_pivots(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
     """Ask the environment's oracle where the failed bases of a shard went wrong."""
-    tasks, bases = _shard_tasks(bench, batch, shard), _episodes(bench, parents, "base")
+    tasks, bases = _shard_tasks(bench, batch, shard), stage_io.episodes_of(bench.store, parents, "base")
     pivots, events = oracle_stage(bench.explorer, tasks, bases)
     return {"oracle_pivots": pivots, "events": events}
 
@@ -110,7 +98,7 @@ def reflect(bench: Workbench, batch: StageRef, parents: Parents, shard: int, rou
         arguments = (bench.explorer, tasks, plan_of(bench), *bases_and_latest, round_)
         return {"reflections": exploration.reflections_stage(*arguments, memory)}
 
-    place, extra = label(bench, shard, round_), identity_of_remembered(memory)
+    place, extra = label(bench.config.rollout, shard, round_), identity_of_remembered(memory)
     return run_stage(bench, "reflections", place, parents, compute, extra=extra)
 
 
@@ -133,13 +121,13 @@ def retry(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round
 def stitch(bench: Workbench, batch: StageRef, parents: Parents, shard: int, round_: int) -> stage_io.Tables:
     """Stitch the corrected suffixes to the prefixes, without the guidance."""
     _, abouts = _grown(bench, parents)
-    return stage_io.tables(*exploration.distilled_stage(abouts, _episodes(bench, parents, "retries")))
+    return stage_io.tables(*exploration.distilled_stage(abouts, stage_io.episodes_of(bench.store, parents, "retries")))
 
 
 @of_a_shard("continuations")
 def continue_bases(bench: Workbench, batch: StageRef, parents: Parents, shard: int) -> stage_io.Tables:
     """Play on from turns of the bases, for methods that ask what these are worth."""
-    tasks, bases = _shard_tasks(bench, batch, shard), _episodes(bench, parents, "base")
+    tasks, bases = _shard_tasks(bench, batch, shard), stage_io.episodes_of(bench.store, parents, "base")
     return stage_io.tables(*exploration.continuations_stage(bench.explorer, tasks, plan_of(bench), bases))
 
 
@@ -167,7 +155,7 @@ def write_training_rows(bench: Workbench, batch: StageRef, parents: Parents, sha
         method = method.model_copy(update={"sampler_ratio": rule})
     rows, events = training_rows_stage(
         method,
-        _episodes(bench, parents, "base", "retries", "distilled"),
+        stage_io.episodes_of(bench.store, parents, "base", "retries", "distilled"),
         stage_io.records_of(bench.store, reflections, "reflections", Reflection),
         stage_io.records_of(bench.store, credit, "credit", Credit),
         partial(action_ids, bench.world, bench.chat) if method_of(method).weighs_actions(method) else None,

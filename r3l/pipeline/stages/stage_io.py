@@ -46,6 +46,11 @@ def episodes(store: Store, refs: Iterable[StageRef]) -> list[Episode]:
     return all_episodes
 
 
+def episodes_of(store: Store, refs: Sequence[StageRef], *stages: str) -> list[Episode]:
+    """Read the episodes of these stages, in the order of the stages."""
+    return episodes(store, [ref for stage in stages for ref in refs if ref.stage == stage])
+
+
 def tables(episodes: Sequence[Episode], events: Sequence[Event] = ()) -> Tables:
     """Make the tables of a stage that made episodes."""
     return {

@@ -4,6 +4,7 @@ from dataclasses import replace
 from random import Random
 
 from r3l.config import Config
+from r3l.config.sections import RolloutSettings
 from r3l.environments import tasks_of
 from r3l.errors import ConfigError
 from r3l.records import Task
@@ -48,6 +49,16 @@ def replacements(config: Config, iteration: int, wave: int, missing: int) -> lis
 def shards_of(tasks: int, per_shard: int) -> int:
     """Count the shards that so many tasks are."""
     return -(-tasks // per_shard)
+
+
+def slots(rollout: RolloutSettings, shard: int) -> range:
+    """List the slots that belong to a shard; the last ones of a batch may be none of its tasks."""
+    return range(shard * rollout.tasks_per_shard, (shard + 1) * rollout.tasks_per_shard)
+
+
+def label(rollout: RolloutSettings, shard: int, round_: int) -> int:
+    """Number the folder of a shard in a round: shards of later rounds come after all those of earlier ones."""
+    return round_ * shards_of(rollout.tasks, rollout.tasks_per_shard) + shard
 
 
 def enough(config: Config, available: int) -> None:
