@@ -98,7 +98,7 @@ def by_line(rows: Iterable[Row]) -> list[list[Row]]:
 
 
 def newest(rows: list[Row]) -> Row:
-    """Say of a line what its newest iteration does, and of its method and environment what the newest that names
+    """Return the row of a line's newest iteration, with the method and the environment of the newest that names
     them."""
     named = {name: [row[name] for row in rows if row[name]] for name in ("method", "environment")}
     return rows[-1] | {name: values[-1] if values else None for name, values in named.items()}

@@ -108,9 +108,11 @@ class Bench(Workbench):
     @property
     def settings_told(self) -> Config | None:
         """Tell of none in a replay of earlier versions, which told of none: a branch has no such row then."""
+        if not self.config.branch:
+            return super().settings_told
         refs = self.store.stages(self.config.run, self.config.branch, self.iteration)
         events = [event for ref in refs for event in self.store.read(ref, "events", ["event"])["event"].to_pylist()]
-        return None if self.config.branch and "setting_changed" not in events else super().settings_told
+        return super().settings_told if "setting_changed" in events else None
 
     @cached_property
     def chat(self) -> ChatFormat:

@@ -13,7 +13,7 @@ from r3l.pipeline.workbench import Replay
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
-from r3l.store.check import unpruned_manifests
+from r3l.store.check import pruned_iterations
 from r3l.store.index.contents import find_origins
 from r3l.store.layout import StageKey
 from r3l.store.manifest import Manifest
@@ -60,10 +60,10 @@ class Lines:
 
     def places(self, pruned: bool = False) -> Iterator[Place]:
         """Yield the iterations of each line, in their order, without the pruned ones; or these alone."""
-        whole = {one["iteration"] for one in unpruned_manifests(self.contents)}
+        emptied = pruned_iterations(self.contents)
         by_place: dict[tuple[str, int], list[Manifest]] = {}
         for one in self.contents:
-            if (one["iteration"] not in whole) == pruned:
+            if (one["iteration"] in emptied) == pruned:
                 by_place.setdefault((one["branch"], one["iteration"]), []).append(one)
         for (branch, iteration), mine in sorted(by_place.items()):
             yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine), pruned)

@@ -101,19 +101,29 @@ def judge_places(
 
 def judge_place(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int, quick: bool) -> None:
     try:
-        bench = None if quick else made_again(lines, place, tools, verdict, replies)
+        if not quick:
+            judge_manifests(lines, place, verdict)
         if place.pruned:
             return
+        bench = None if quick else made_again(lines, place, tools, verdict, replies)
         for key, what in guidance_in(lines, place, bench):
             verdict.findings.append(Finding("guidance", str(key), what))
     except UNREADABLE as error:
         verdict.findings.append(Finding("follows", place.folder, f"can't be judged: {in_words(error)}"))
 
 
-def made_again(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int) -> Bench | None:
-    """Make what an iteration has again, and return the bench of its stages; None where its settings are not stored, or
-    columns of it were emptied: then only its manifests and the lineage of its policies are judged."""
+def judge_manifests(lines: Lines, place: Place, verdict: Verdict) -> None:
+    """Judge what an iteration's manifests, update and settings say of themselves: all that can be of a pruned one."""
     verdict.stages += len(place.manifests)
+    for check, look in [("identity", find_misnamed), ("update", find_false_steps)]:
+        verdict.findings += [Finding(check, str(key_of_manifest(one)), what) for one, what in look(lines, place)]
+    verdict.findings += [Finding("settings", place.folder, what) for what in without_settings(lines, place)]
+    if place.pruned:
+        verdict.passed_over |= {str(key_of_manifest(one)): "their iteration was pruned" for one in place.manifests}
+
+
+def made_again(lines: Lines, place: Place, tools: Tools, verdict: Verdict, replies: int) -> Bench | None:
+    """Make what an iteration has again, and return the bench of its stages; None where its settings are not stored."""
 
     def found(key: StageKey, what: str) -> None:
         verdict.findings.append(Finding("follows", str(key), what))
@@ -121,12 +131,6 @@ def made_again(lines: Lines, place: Place, tools: Tools, verdict: Verdict, repli
     def passed_over(key: StageKey, why: str) -> None:
         verdict.passed_over[str(key)] = why
 
-    for check, look in [("identity", find_misnamed), ("update", find_false_steps)]:
-        verdict.findings += [Finding(check, str(key_of_manifest(one)), what) for one, what in look(lines, place)]
-    verdict.findings += [Finding("settings", place.folder, what) for what in without_settings(lines, place)]
-    if place.pruned:
-        verdict.passed_over |= {str(key_of_manifest(one)): "their iteration was pruned" for one in place.manifests}
-        return None
     bench = stages_again(lines, place, tools, found, passed_over)
     if bench:
         for key, made in bench.made.items():

@@ -76,7 +76,9 @@ def unfit(store: Store, block: Block) -> list[Finding]:
     places = [*block.folders, *block.beside]
     parents = {folder_of(parent) for one in own for parent in one["parents"]}
     others = [*block.beside, *sorted(one for one in parents if not lies_in(one, places))]
-    manifests_read = list(unpruned_manifests([*own, *load_manifests(store, others)]))
+    around = [*own, *load_manifests(store, others)]
+    pruned = pruned_iterations(around)
+    manifests_read = [one for one in around if one["iteration"] not in pruned]
     with open_for_checks(store, manifests_read) as connection:
         findings = [*find_broken_rows(connection), *ended_under_way(connection)]
     return [finding for folder, finding in findings if not lies_in(folder, others)]
@@ -131,12 +133,9 @@ def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, Fi
     ]
 
 
-def unpruned_manifests(contents: list[Manifest]) -> Iterator[Manifest]:
-    """Yield the manifests of iterations that still have every column."""
-    iterations = {
-        manifest["iteration"] for manifest in contents if any(part.get("dropped") for part in manifest["parts"])
-    }
-    yield from (manifest for manifest in contents if manifest["iteration"] not in iterations)
+def pruned_iterations(contents: Sequence[Manifest]) -> set[int]:
+    """Find the numbers of the iterations of which columns were emptied."""
+    return {manifest["iteration"] for manifest in contents if any(part.get("dropped") for part in manifest["parts"])}
 
 
 def find_damage(store: Store, run: str, folders: Collection[str] | None = None) -> Iterator[Finding]:

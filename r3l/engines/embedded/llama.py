@@ -33,7 +33,7 @@ def load_llama(folder: Path, dtype: torch.dtype) -> "Llama | None":
 
     Raises:
         ConfigError: there is no config.
-        OSError: the weights can't be read; also `ValueError` and `RuntimeError`.
+        OSError: the weights can't be read; also `ValueError`, `RuntimeError` and `SafetensorError`.
     """
     config = SimpleNamespace(**{"quantization_config": None} | model_config(folder))
     if not is_plain(config) or weight_shapes(folder) != expected_shapes(config):

@@ -135,11 +135,11 @@ def keep_settings(store: Store, config: Config, iteration: int, replaying: bool 
     return all_changes
 
 
-def change_events(store: Store, config: Config | None, iteration: int, stage: str) -> list[Event]:
+def change_events(store: Store, config: Config, iteration: int, stage: str) -> list[Event]:
     """Make an event for each setting that differs from those of the iteration before and of which `stage` is the first
     that goes by it: so it is stored with the first rows that differ."""
-    newest = newest_begun(store, config.run, config.branch, iteration - 1) if config and iteration > 0 else None
-    if config is None or newest is None:
+    newest = newest_begun(store, config.run, config.branch, iteration - 1) if iteration > 0 else None
+    if newest is None:
         return []
     number, before = newest
     return [

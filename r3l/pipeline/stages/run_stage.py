@@ -80,8 +80,9 @@ def compute_stage(bench: Workbench, key: StageKey, compute: Compute) -> tuple[st
     bench.going_on()
     if STAGES[key.stage].samples or STAGES[key.stage].plays:
         tables = tables | {"events": [*tables.get("events", ()), *bench.incidents.taken(bench.iteration, key.stage)]}
-    if not key.shard and not STAGES[key.stage].apart:  # once, where it has shards
-        events = change_events(bench.store, bench.settings_told, bench.iteration, key.stage)
+    # once, where it has shards
+    if not key.shard and not STAGES[key.stage].apart and (settings := bench.settings_told):
+        events = change_events(bench.store, settings, bench.iteration, key.stage)
         tables = tables | {"events": [*tables.get("events", ()), *events]} if events else tables
     return tables, {"seconds": round(time.monotonic() - began, 3)} | tolerable(bench, key, tables)
 
