@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from r3l.system.visible import first_line
 
 Answers = dict[str, list[dict[str, Any]]]
 AT_ONCE = 8  # blocks: to plan such questions takes as long as to ask one of 100 iterations
-TOGETHER = 32  # runs that one connection is made for: bounds its memory and its open files
+TOGETHER = 16  # runs that one connection is made for: bounds its memory and its files, whose footers it keeps
 SIZES = """
 SELECT run, branch, {iteration} count(DISTINCT iteration) FILTER (iteration >= 0) AS iterations,
        max(iteration) AS last_iteration, sum(rows)::BIGINT AS rows, sum(bytes)::BIGINT AS bytes,
@@ -68,7 +69,27 @@ def remember_answers(
         at_once: of a run that has left blocks behind ask by blocks, so many at once, as `answers_of_blocks` says: the
             answers are those of the blocks, one after another. 0: ask of the whole run.
     """
-    figures, indexes = Remembered(), list[Indexed]()
+    figures, asked_for = Remembered(), fingerprint_of(dict(questions))
+    changed = changed_runs(store, kind, questions, runs, at_once, figures)
+    # few at a time: each index, and each connection, holds the files of its runs
+    while some := {index.run: index for index in islice(changed, TOGETHER)}:
+        for run, answers in ask_runs(store, [*some.values()], questions, figures.left_out):
+            figures.runs[run] = answers
+            state = [some[run].state, asked_for]
+            remember(index_path(store, run, kind), {"run": run, "state": state, "answers": answers})
+    return figures
+
+
+def changed_runs(
+    store: Store,
+    kind: str,
+    questions: Mapping[str, str],
+    runs: Sequence[str] | None,
+    at_once: int,
+    figures: Remembered,
+) -> Iterator[Indexed]:
+    """Yield the runs that changed since they were asked; `figures` takes the answers of the others, and of those that
+    are asked by blocks. Arguments as of `remember_answers`."""
     asked_for = fingerprint_of(dict(questions))
     for run in named_runs(store) if runs is None else runs:
         try:
@@ -85,15 +106,7 @@ def remember_answers(
         if cache and cache["state"] == [index.state, asked_for]:
             figures.runs[run] = cache["answers"]
         else:
-            indexes.append(index)
-    # in parts: each connection holds the files of its runs open
-    for first in range(0, len(indexes), TOGETHER):
-        some = {index.run: index for index in indexes[first : first + TOGETHER]}
-        for run, answers in ask_runs(store, list(some.values()), questions, figures.left_out):
-            figures.runs[run] = answers
-            state = [some[run].state, asked_for]
-            remember(index_path(store, run, kind), {"run": run, "state": state, "answers": answers})
-    return figures
+            yield index
 
 
 def ask_runs(

@@ -51,14 +51,23 @@ def test_the_front_page_asks_again_only_what_changed(store, monkeypatch):
 
     def noted(store: Store, some: list[Indexed], questions: dict[str, str], left_out: dict[str, str]):
         asked.append([index.run for index in some])
+        looked_then.append([*looked])
         return ask(store, some, questions, left_out)
+
+    look, looked, looked_then = figures.index_run, list[str](), list[list[str]]()
+
+    def noted_look(store: Store, run: str) -> Indexed:
+        looked.append(run)
+        return look(store, run)
 
     monkeypatch.setattr(figures, "TOGETHER", 2)
     monkeypatch.setattr(figures, "ask_runs", noted)
+    monkeypatch.setattr(figures, "index_run", noted_look)
     page = Overview(store)
     first, left_out = page.rows()
     assert left_out == {}
     assert asked == [["one", "three"], ["two"]]
+    assert looked_then[0] == ["one", "three"]  # a store of many runs is not held at once
     assert [str(row["line"]) for row in first] == ["two", "two/fork", "three", "one"]  # the newest run first
     assert [[past["base_reward"] for past in row["past"]] for row in first] == [[0.25]] * 4
     assert page.rows() == (first, {})
