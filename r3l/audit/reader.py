@@ -17,6 +17,7 @@ from r3l.store.index.bundles import bundled
 from r3l.store.index.cached import index_path
 from r3l.store.index.contents import Contents
 from r3l.store.index.readable import gather, state_of
+from r3l.store.index.scans import pattern_of
 from r3l.store.query import lock
 from r3l.store.stage import Store
 
@@ -99,7 +100,9 @@ class Reader:
         contents, left_out, state = gather(self.store, self.runs, newest=self.newest, at=self.at, wide=self.wide)
         connection = open_connection(self.store, Contents(), left_out=left_out, only=frozenset())
         bundles = index_path(self.store, "", "bundles").parent
-        connection.execute("SET allowed_directories = ?", [[self.store.files.url(""), f"{bundles}/"]])
+        folders = [self.store.files.url(""), f"{bundles}/"]
+        # as `open_connection` has files: DuckDB asks for a folder's name, and for the pattern of it
+        connection.execute("SET allowed_directories = ?", [sorted({*folders, *map(pattern_of, folders)})])
         lock(connection)
         return Snapshot(state, contents, connection)
 

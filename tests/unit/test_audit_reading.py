@@ -329,6 +329,15 @@ def test_new_stages_are_seen_and_a_stage_made_anew_is_read_anew(tmp_path):
     assert ([row["entropy"] for row in before], [row["entropy"] for row in after]) == ([2.0], [1.25, 2.0])
 
 
+def test_a_store_lies_wherever_its_path_says(tmp_path):
+    """DuckDB takes a path for a pattern: the brackets and the star are those of the folder's name."""
+    store = Store.open(str(tmp_path / "old 'runs' [1] *"))
+    commit_iteration(store)
+    reader = Reader(store)
+    assert [row["iteration"] for row in iterations(reader, LINE)] == [0]
+    reader.close()
+
+
 def test_pruned_tokens_leave_the_words_and_say_so(tmp_path):
     store = Store.open(str(tmp_path))
     for iteration in (0, 1):
