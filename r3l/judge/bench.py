@@ -130,9 +130,12 @@ class Bench(Workbench):
         )
 
     def sources(self) -> list[StageRef]:
-        """List the stages of this iteration, on this line and on the one that a replay takes them from."""
-        lines = dict.fromkeys((self.config.branch, self.replay.source_branch if self.replay else ""))
-        return [ref for line in lines for ref in self.store.stages(self.config.run, line, self.iteration)]
+        """List the stages of this iteration, and those that a replay takes from another line."""
+        own, origin = (
+            self.store.stages(self.config.run, line, self.iteration)
+            for line in (self.config.branch, self.replay.source_branch if self.replay else "")
+        )
+        return [*own, *(ref for ref in origin if self.takes_from_store(ref.stage))]
 
 
 def recorded_of(store: Store, refs: list[StageRef], config: Config) -> tuple[Recorded, RecordedTeacher]:

@@ -13,7 +13,7 @@ from r3l.pipeline.workbench import Replay
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
-from r3l.store.check import pruned_iterations
+from r3l.store.check import folder_of, pruned_iterations
 from r3l.store.index.contents import find_origins
 from r3l.store.layout import StageKey
 from r3l.store.manifest import Manifest
@@ -26,8 +26,8 @@ APART = tuple(name for name, stage in STAGES.items() if stage.apart)
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One iteration of one line, with the manifests of the stages that it made itself. `pruned`: columns of an
-    iteration that has its number were emptied."""
+    """One iteration of one line, with the manifests of the stages that it made itself. `pruned`: columns of
+    it, or of what it took over, were emptied."""
 
     run: str
     branch: str
@@ -43,12 +43,20 @@ class Place:
     @property
     def replay(self) -> Replay:
         """Find what is made anew: of a branch that took the stages before from its origin, the ones from its first
-        on."""
+        on; of any other line, everything."""
         stages = sorted((one["stage"] for one in self.manifests if one["stage"] not in APART), key=ORDER.index)
-        return Replay(self.origin, stages[0] if self.branch else "tasks", "replay")
+        if not self.branch or stages[:1] in ([], ["tasks"]):
+            return Replay(self.branch, "tasks", "replay")
+        return Replay(self.origin, stages[0], "replay")
 
     def of(self, stage: str) -> list[Manifest]:
         return [one for one in self.manifests if one["stage"] == stage]
+
+    def sees(self, one: Manifest) -> bool:
+        """Tell whether a stage is of this iteration: made in it, or taken over from its origin."""
+        is_before = ORDER.index(one["stage"]) < ORDER.index(self.replay.from_stage)
+        lines = (self.branch, *([self.replay.source_branch] if is_before else []))
+        return one["iteration"] == self.iteration and one["branch"] in lines
 
 
 class Lines:
@@ -63,7 +71,7 @@ class Lines:
         emptied = pruned_iterations(self.contents)
         by_place: dict[tuple[str, int], list[Manifest]] = {}
         for one in self.contents:
-            if (one["iteration"] in emptied) == pruned:
+            if (folder_of(one) in emptied) == pruned:
                 by_place.setdefault((one["branch"], one["iteration"]), []).append(one)
         for (branch, iteration), mine in sorted(by_place.items()):
             yield Place(self.run, branch, iteration, self.origins.get((self.run, branch), ""), tuple(mine), pruned)
@@ -109,7 +117,7 @@ class Lines:
 
     def policies(self, place: Place, config: Config) -> Policies:
         """Find the policies of an iteration, as `r3l.pipeline.policies.find` does, by their digests alone."""
-        line = place.origin if place.branch and place.replay.from_stage != "tasks" else place.branch
+        line = place.replay.source_branch
         newest = self.latest(line, place.iteration)
         behaviour = self.latest(line, config.training.sampled_before(place.iteration))
         start = snapshot(self.start)

@@ -150,8 +150,7 @@ def guidance_in(lines: Lines, place: Place, bench: Bench | None) -> Iterator[tup
     if bench:
         with suppress(NotAtHand):
             chat = chat_of(bench.store, bench.config, bench.policies.start.digest, ())
-    here = [one for one in lines.contents if one["iteration"] == place.iteration]
-    refs = [manifests.reference(one) for one in here if one["branch"] in (place.branch, place.origin)]
+    refs = [manifests.reference(one) for one in lines.contents if place.sees(one)]
     yield from guidance_left(bench.store if bench else lines.store, refs, chat)
 
 

@@ -17,7 +17,7 @@ from r3l.store.catalog import VIEWS, connect_to, load_manifests, names_needed, v
 from r3l.store.failures import FAILURES, failing_stages
 from r3l.store.figures import require_runs
 from r3l.store.index.blocks import Block, blocks_of
-from r3l.store.index.contents import contents_of
+from r3l.store.index.contents import contents_of, list_inherited, place
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
 from r3l.store.manifest import Manifest, ManifestRef
 from r3l.store.policies.places import fetch_optimiser, fetch_policy
@@ -78,7 +78,7 @@ def unfit(store: Store, block: Block) -> list[Finding]:
     others = [*block.beside, *sorted(one for one in parents if not lies_in(one, places))]
     around = [*own, *load_manifests(store, others)]
     pruned = pruned_iterations(around)
-    manifests_read = [one for one in around if one["iteration"] not in pruned]
+    manifests_read = [one for one in around if folder_of(one) not in pruned]
     with open_for_checks(store, manifests_read) as connection:
         findings = [*find_broken_rows(connection), *ended_under_way(connection)]
     return [finding for folder, finding in findings if not lies_in(folder, others)]
@@ -133,9 +133,14 @@ def ended_under_way(connection: duckdb.DuckDBPyConnection) -> list[tuple[str, Fi
     ]
 
 
-def pruned_iterations(contents: Sequence[Manifest]) -> set[int]:
-    """Find the numbers of the iterations of which columns were emptied."""
-    return {manifest["iteration"] for manifest in contents if any(part.get("dropped") for part in manifest["parts"])}
+def pruned_iterations(contents: Sequence[Manifest]) -> set[str]:
+    """Find the folders of the iterations of which columns were emptied, on their own line or in what they took over."""
+    seen = [*((one["branch"], one) for one in contents), *list_inherited(sorted(contents, key=place))]
+    return {
+        iteration_folder(one["run"], branch, one["iteration"])
+        for branch, one in seen
+        if any(part.get("dropped") for part in one["parts"])
+    }
 
 
 def find_damage(store: Store, run: str, folders: Collection[str] | None = None) -> Iterator[Finding]:

@@ -16,6 +16,7 @@ from r3l.judge.lines import Lines
 from r3l.judge.recorded import Recorded
 from r3l.judge.scored import replies_scored
 from r3l.judge.verdict import judge
+from r3l.pipeline.iteration import iterate_directly
 from r3l.pipeline.tools import Tools
 from r3l.records import Credit
 from r3l.store.space.retention import prune_run
@@ -23,7 +24,7 @@ from r3l.store.stage import Store
 from r3l.store.tables.parts import to_table
 from tests.support import records
 from tests.support.forgery import Forgery
-from tests.support.healthy_run import RUN, healthy_run
+from tests.support.healthy_run import RUN, healthy_run, settings
 from tests.support.lies import LIES, OTHER, Lie, settings_of_credit
 
 SHIPPED = Path(__file__).parents[2] / "data" / "sample_run"
@@ -120,6 +121,18 @@ def test_a_healthy_run_is_sound_whose_first_iteration_was_pruned(healthy, tmp_pa
     verdict = judge(store, RUN, tools=tools)
     assert (verdict.findings, set(verdict.passed_over.values())) == ([], {"their iteration was pruned"})
     assert "not made again: their iteration was pruned" in str(verdict)
+
+
+@pytest.mark.slow
+def test_of_a_pruned_iteration_only_what_took_its_rows_over_is_left_unmade(healthy, tmp_path):
+    """The fork and `replay-1` sampled their own rows under its number, `replay-2` was credited on the pruned ones."""
+    folder, tools = healthy
+    store = Store.open(str(shutil.copytree(folder, tmp_path / "store")))
+    iterate_directly(settings(folder, "paper", f"store.root={store.root}"), store, tools)
+    prune_run(store, RUN, keep_last=1, drop="tokens")
+    verdict = judge(store, RUN, tools=tools)
+    lines = {place.partition("iteration=")[0] for place in verdict.passed_over}
+    assert (verdict.findings, lines) == ([], {f"{RUN}/", f"{RUN}/branch=replay-2/"})
 
 
 @pytest.mark.slow
