@@ -26,6 +26,7 @@ from tests.support import records
 from tests.support.forgery import Forgery
 from tests.support.healthy_run import RUN, healthy_run, settings
 from tests.support.lies import LIES, OTHER, Lie, settings_of_credit
+from tests.support.store_iteration import commit_iteration, commit_stage, iteration_tables
 
 SHIPPED = Path(__file__).parents[2] / "data" / "sample_run"
 GOLDEN = Path(__file__).parents[1] / "golden"
@@ -123,12 +124,26 @@ def test_a_healthy_run_is_sound_whose_first_iteration_was_pruned(healthy, tmp_pa
     assert "not made again: their iteration was pruned" in str(verdict)
 
 
+def test_pruned_is_what_was_emptied_and_what_took_it_over_not_all_of_its_number(tmp_path):
+    store = Store.open(str(tmp_path))
+    _, refs, _ = [commit_iteration(store, iteration=iteration) for iteration in range(3)]
+    commit_iteration(store, iteration=1, branch="fork")
+    credit = iteration_tables(1)["credit"]
+    commit_stage(store, "credit", credit, [refs["distilled"]], "demo", 1, branch="credited_again")
+    prune_run(store, "demo", keep_last=1, drop="tokens")
+    pruned, whole = (
+        [(one.branch, one.iteration) for one in Lines(store, "demo").places(emptied)] for emptied in (True, False)
+    )
+    assert (pruned, whole) == ([("", 0), ("", 1), ("credited_again", 1)], [("", 2), ("fork", 1)])
+
+
 @pytest.mark.slow
 def test_of_a_pruned_iteration_only_what_took_its_rows_over_is_left_unmade(healthy, tmp_path):
     """The fork and `replay-1` sampled their own rows under its number, `replay-2` was credited on the pruned ones."""
     folder, tools = healthy
     store = Store.open(str(shutil.copytree(folder, tmp_path / "store")))
-    iterate_directly(settings(folder, "paper", f"store.root={store.root}"), store, tools)
+    smaller = ("rollout.tasks=2", "rollout.tasks_per_shard=2")
+    iterate_directly(settings(folder, "paper", f"store.root={store.root}", *smaller), store, tools)
     prune_run(store, RUN, keep_last=1, drop="tokens")
     verdict = judge(store, RUN, tools=tools)
     lines = {place.partition("iteration=")[0] for place in verdict.passed_over}
