@@ -15,6 +15,7 @@ from r3l.environments.base import Observation, Reply, Role, Step, Verdict, World
 from r3l.environments.replies import span_after_thought
 from r3l.errors import WorldError
 from r3l.records import Task
+from r3l.records.column import LARGEST
 from r3l.system.visible import mark
 
 SLACK = 1e-9  # of the range: a sum of tenths may be 1.0000000000000002
@@ -103,7 +104,7 @@ def step_of(given: object) -> Step:
         standing=number_of(given.standing, "standing"),
         turn_reward=None
         if given.turn_reward is None
-        else number_of(given.turn_reward, "turn_reward", -math.inf, math.inf),
+        else number_of(given.turn_reward, "turn_reward", -LARGEST, LARGEST),
     )
 
 

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+LARGEST = (2 - 2**-23) * 2.0**127  # that a number of 32 bits can be: a larger one would be stored as infinite
+
 
 @dataclass(frozen=True, slots=True)
 class Same:

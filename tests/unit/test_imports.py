@@ -133,6 +133,7 @@ def test_a_conversation_with_tools_has_a_turn_for_each_reply(store, tmp_path):
 
 @pytest.mark.parametrize(("line", "message"), [
     ({"input": "a", "output": "b", "score": "high", "step": 1}, "line 1: score is 'high', expected a finite"),
+    ({"input": "a", "output": "b", "score": 1e39, "step": 1}, "line 1: score is 1e[+]39, expected a finite number of"),
     ({"input": "a", "score": 1, "step": 1}, "line 1: expected an object with the texts input and output"),
 ])  # fmt: skip
 def test_a_row_that_cant_be_read_is_named(store, tmp_path, line, message):
@@ -146,6 +147,38 @@ def test_what_is_no_run_is_refused(store, tmp_path):
         import_run(store, "theirs", "torch", tmp_path)
     with pytest.raises(StoreError, match="holds no rollouts of trl"):
         import_run(store, "theirs", "trl", tmp_path)
-    import_run(store, "theirs", "trl", TRL)
-    with pytest.raises(StoreError, match="theirs exists"):
+    commit_iteration(store)
+    with pytest.raises(StoreError, match="demo exists in"):
+        import_run(store, "demo", "trl", TRL)
+
+
+def test_the_same_rows_are_imported_once_and_other_ones_under_no_name_that_is_there(store, tmp_path):
+    counts, refs = import_run(store, "theirs", "trl", TRL), store.stages("theirs")
+    assert (import_run(store, "theirs", "trl", TRL), store.stages("theirs")) == (counts, refs)
+    rows = [{"input": "a", "output": str(step), "score": step, "step": step} for step in (0, 1)]
+    for package, source, folder in [("verl", written(tmp_path, *rows), ""), ("trl", TRL, POLICY)]:
+        with pytest.raises(StoreError, match="theirs exists"):
+            import_run(store, "theirs", package, source, folder)
+    assert store.stages("theirs") == refs
+
+
+def test_an_import_that_was_cut_off_is_completed_by_the_next(store, monkeypatch):
+    stages_left = [3]
+
+    def commit(self: Store, *args: object, **kwargs: object) -> object:
+        stages_left[0] -= 1
+        if stages_left[0] < 0:
+            raise KeyboardInterrupt
+        return whole(self, *args, **kwargs)
+
+    whole = Store.commit
+    monkeypatch.setattr(Store, "commit", commit)
+    with pytest.raises(KeyboardInterrupt):
         import_run(store, "theirs", "trl", TRL)
+    cut_off = store.stages("theirs")
+    monkeypatch.setattr(Store, "commit", whole)
+    counts = import_run(store, "theirs", "trl", TRL)
+    assert len(cut_off) == 3
+    assert cut_off == store.stages("theirs")[:3]
+    assert counts == import_run(Store.open(f"{store.root}-calm"), "theirs", "trl", TRL)
+    assert judge(store, "theirs").findings == []

@@ -8,6 +8,7 @@ of each iteration names it.
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,8 @@ READERS: dict[str, tuple[Rows, Callable[[str, Any], Iterator[Sample]]]] = {
 
 
 def import_run(store: Store, run: str, package: str, path: Path, tokenizer: str = "") -> dict[str, int]:
-    """Write a run of another package's rollouts, an iteration for each of its steps; count them.
+    """Write a run of another package's rollouts, an iteration for each of its steps; count them. An import that was
+    cut off is completed by the next one of the same rows.
 
     Args:
         tokenizer: folder of a model; where ids are not told its tokenizer makes them of the texts anew, and texts of
@@ -44,39 +46,62 @@ def import_run(store: Store, run: str, package: str, path: Path, tokenizer: str 
 
     Raises:
         ConfigError: an unknown package, or no tokenizer in the folder.
-        StoreError: nothing is there to read, a row can't be read, or the run exists.
+        StoreError: nothing is there to read, a row can't be read, or the run exists with other rows.
     """
     if package not in READERS:
         raise ConfigError(f"--from {package!r}: expected one of {', '.join(READERS)}")
-    if run in store.runs():
-        raise StoreError(f"{run} exists in {store.root}; give the import a name of its own: --run NAME")
     both_ways = tokenizer_in(tokenizer)
     steps: dict[int, list[Sample]] = defaultdict(list)
     for sample in samples(package, path):
         steps[sample.step].append(sample)
     if not steps:
         raise StoreError(f"{path} holds no rollouts of {package}")
-    counts = {"iterations": len(steps), "attempts": 0, "credited": 0}
+    iterations = []
     for iteration, (step, its) in enumerate(sorted(steps.items())):
         groups = grouped(its)
-        save_config(store, config_of(run, package, len(groups), max(map(len, groups))), iteration)
-        members = [
-            (task_of(iteration, slot, group[0], package), attempt, one)
-            for slot, group in enumerate(groups)
-            for attempt, one in enumerate(group)
-        ]
-        heads = [task for task, attempt, _ in members if attempt == 0]
         event = Event(iteration, "base", "", "not_told", f"{package} does not write {untold(its, tokenizer)}")
-        stages: dict[str, Tables] = {
-            "tasks": {"tasks": heads},
-            "base": tables([episode(*member, both_ways) for member in members], [event]),
-            "credit": {"credit": [one for both in zip(heads, groups, strict=True) for one in credit_of(*both)]},
-            "training_rows": {"training_rows": [row for member in members if (row := training_row(*member))]},
-        }
-        commit(store, run, iteration, stages, {"from": package, "step": step})
-        counts["attempts"] += len(members)
-        counts["credited"] += len(stages["credit"]["credit"])
-    return counts
+        stages = identified(run, iteration, stages_of(iteration, groups, package, both_ways, event), package, step)
+        iterations.append((config_of(run, package, len(groups), max(map(len, groups))), step, stages))
+    identities = {key: identity for _, _, stages in iterations for key, _, identity in stages}
+    if any(identities.get(ref.key) != ref.fingerprint for ref in store.stages(run)):
+        raise StoreError(f"{run} exists in {store.root} with other rows; give the import a name of its own: --run NAME")
+    for iteration, (config, step, stages) in enumerate(iterations):
+        save_config(store, config, iteration)
+        commit(store, stages, step)
+    rows = [its for _, _, stages in iterations for _, its, _ in stages]
+    attempts, credited = (sum(len(its.get(table, ())) for its in rows) for table in ("trajectories", "credit"))
+    return {"iterations": len(iterations), "attempts": attempts, "credited": credited}
+
+
+def stages_of(
+    iteration: int, groups: Sequence[Sequence[Sample]], package: str, tokenizer: Tokenizer, event: Event
+) -> dict[str, Tables]:
+    """Make the stages of the iteration that has these groups; one without rows is left out."""
+    members = [
+        (task_of(iteration, slot, group[0], package), attempt, one)
+        for slot, group in enumerate(groups)
+        for attempt, one in enumerate(group)
+    ]
+    heads = [task for task, attempt, _ in members if attempt == 0]
+    stages: dict[str, Tables] = {
+        "tasks": {"tasks": heads},
+        "base": tables([episode(*member, tokenizer) for member in members], [event]),
+        "credit": {"credit": [one for both in zip(heads, groups, strict=True) for one in credit_of(*both)]},
+        "training_rows": {"training_rows": [row for member in members if (row := training_row(*member))]},
+    }
+    return {stage: its for stage, its in stages.items() if any(its.values())}
+
+
+def identified(
+    run: str, iteration: int, stages: dict[str, Tables], package: str, step: int
+) -> list[tuple[StageKey, Tables, str]]:
+    """Give each stage its key and its identity: no settings of ours made it, so that is of its rows."""
+    chain: list[tuple[StageKey, Tables, str]] = []
+    for stage, its in stages.items():
+        key = StageKey(run, "", iteration, stage, None if stage == "tasks" else 0)
+        mark = {"from": package, "step": step, "rows": sha256(repr(its).encode()).hexdigest()}
+        chain.append((key, its, fingerprint(stage, {}, [identity for *_, identity in chain[-1:]], extra=mark)))
+    return chain
 
 
 def samples(package: str, path: Path) -> Iterator[Sample]:
@@ -98,15 +123,12 @@ def refuse_odd_texts(sample: Sample) -> None:
         text.encode()
 
 
-def commit(store: Store, run: str, iteration: int, stages: dict[str, Tables], mark: dict[str, Any]) -> None:
-    """Store the stages that have rows. No settings of ours made them: `r3l check` compares them with none."""
+def commit(store: Store, stages: Sequence[tuple[StageKey, Tables, str]], step: int) -> None:
+    """Store the stages of an iteration that are not there yet. `r3l check` compares them with no settings."""
     parents: list[StageRef] = []
-    for stage, its in stages.items():
-        if any(its.values()):
-            key = StageKey(run, "", iteration, stage, None if stage == "tasks" else 0)
-            identity = fingerprint(stage, {}, [one.fingerprint for one in parents], extra=mark)
-            metrics = {"step": mark["step"]}
-            parents = [store.commit(key, its, fingerprint=identity, parents=parents, metrics=metrics)]
+    for key, its, identity in stages:
+        ref = store.find(key, identity)
+        parents = [ref or store.commit(key, its, fingerprint=identity, parents=parents, metrics={"step": step})]
 
 
 def untold(its: Sequence[Sample], tokenizer: str) -> str:

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from r3l.errors import StoreError
 from r3l.records import Status
+from r3l.records.column import LARGEST
 
 LARGEST_ID = 2**31 - 1  # which a column of token ids holds
 
@@ -76,10 +77,10 @@ def reply_of(message: dict[str, Any]) -> str:
 
 
 def number(row: dict[str, Any], name: str, place: str) -> float:
-    """Read a finite number of a row. Raise `StoreError` where there is none."""
+    """Read a finite number of a row, which a column of 32 bits can hold. Raise `StoreError` where there is none."""
     value = row.get(name)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise StoreError(f"{place}: {name} is {value!r:.80}, expected a finite number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -LARGEST <= value <= LARGEST:
+        raise StoreError(f"{place}: {name} is {value!r:.80}, expected a finite number of at most {LARGEST:.3g}")
     return float(value)
 
 
@@ -100,7 +101,7 @@ def tokens_of(
         raise StoreError(f"{place}: {wrong[0]!r:.80} is no token id; expected a whole number from 0 to {LARGEST_ID}")
     if wrong := [one for one in mask if one not in (0, 1)]:
         raise StoreError(f"{place}: the mask holds {wrong[0]!r:.80}, expected 0 or 1")
-    if wrong := [one for one in advantages or () if not math.isfinite(one)]:
+    if wrong := [one for one in advantages or () if not -LARGEST <= one <= LARGEST]:
         raise StoreError(f"{place}: an advantage is {wrong[0]!r:.80}, expected a finite number")
     likely = [math.nan if one is None else float(one) for one in logprobs or [None] * len(ids)]
     worth = None if advantages is None else [float(one) for one in advantages]
