@@ -54,7 +54,7 @@ Changed = Annotated[
         "--change", help="let a run that is there go on with another policy, environment or method; events say which"
     ),
 ]
-Quiet = Annotated[bool, typer.Option("--quiet", help="show no display, only the result")]
+Quiet = Annotated[bool, typer.Option("--quiet", help="show neither display nor figures; errors are still told")]
 Verbose = Annotated[bool, typer.Option("--verbose", help="show all figures of the result, not only the first eight")]
 Port = Annotated[int, typer.Option(min=1, max=65535, help="port on this machine")]
 Direct = Annotated[bool, typer.Option("--direct", help="run without Prefect, which saves some seconds")]

@@ -38,7 +38,8 @@ def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
     `files` no path is read: for names that a page sends.
 
     Raises:
-        ConfigError: there is no such preset; the message lists those that exist. Or the file is no TOML.
+        ConfigError: there is no such preset; the message lists those that exist. Or the file is no TOML, or lacks the
+            section that it is read for.
     """
     path = Path(name).expanduser() if files and name.endswith(".toml") else PRESETS / folder / f"{name}.toml"
     section = SECTIONS.get(folder, "")
@@ -47,9 +48,14 @@ def load_preset(folder: str, name: str, files: bool = True) -> dict[str, Any]:
         if section and not name.endswith(".toml"):
             plugins.refuse_taken(section, name, [name])
         try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
+            settings = tomllib.loads(path.read_text(encoding="utf-8"))
         except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
             raise ConfigError(f"{path}: a preset is a TOML file; this one can't be read: {error}") from error
+        if section and section not in settings:
+            raise ConfigError(
+                f"{path}: a preset of {folder} has a section [{section}]; this one has {', '.join(settings) or 'none'}"
+            )
+        return settings
     if section and (plugins.is_dotted(name) or name in plugin_names):
         return {section: {"kind": name}}
     names = [*preset_names(folder), *plugin_names]
@@ -162,7 +168,7 @@ def refuse_contradictions(options: Mapping[str, tuple[str, Any]], assignments: I
     for text in assignments:
         for name, value in leaves(assignment(text)).items():
             option, before = setter_of.setdefault(name, (f"--set {text}", value))
-            if before != value:
+            if before is not value and before != value:  # NaN is no other value than itself
                 raise ConfigError(f"{option} ({name}={before}) and --set {text} contradict each other: leave one out")
 
 

@@ -11,6 +11,7 @@ from r3l.stages import STAGES
 MANIFEST = "stage.json"
 SETTINGS = "config.json"  # of an iteration: what a replay starts from
 STAGING = ".staging"
+EXPORT_INDEX = "r3l/index.json"  # of a run as a data set: what is in it
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 BRANCH = re.compile(rf"branch={NAME.pattern}")  # the name of its folder
 ITERATION = re.compile(r"iteration=(-?[0-9]+)")

@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 from flows.cli.app import app_of
 from flows.cli.settings import method_preset
 from r3l.config import compose
+from r3l.config.compose import refuse_contradictions
 from r3l.errors import ConfigError
 from r3l.pipeline.replay import replay_config
 from r3l.pipeline.settings.continuing import save_config
@@ -97,3 +98,18 @@ def test_a_replay_takes_no_setting_of_stages_that_it_does_not_make(given, first,
 ])  # fmt: skip
 def test_a_replay_takes_those_that_it_goes_by(given: str, first: str, last: str, stored: Store) -> None:
     assert replay_config(stored, "demo", 0, Replay("", first, last), [given]).branch == "replay-1"
+
+
+def test_a_file_that_is_no_preset_of_its_option_is_refused(tmp_path: Path) -> None:
+    """Its method would be that of no option, and its environment the default one."""
+    preset = tmp_path / "mine.toml"
+    preset.write_text('[method]\nkind = "grpo"\n')
+    outcome = invoked(["iterate", "--run", "new", "--environment", str(preset), "--store", str(tmp_path / "store")])
+    assert isinstance(outcome.exception, ConfigError), outcome.output
+    assert "mine.toml: a preset of environments has a section [environment]; this one has method" in str(
+        outcome.exception
+    )
+
+
+def test_a_value_that_is_no_number_contradicts_no_other() -> None:
+    refuse_contradictions({}, ["training.learning_rate=NaN"])

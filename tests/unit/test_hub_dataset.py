@@ -10,6 +10,7 @@ import pytest
 
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
+from r3l.store.exports import hub_dataset
 from r3l.store.exports.hub_dataset import export_to_hub
 from r3l.store.stage import Store
 
@@ -44,3 +45,20 @@ def test_each_table_is_a_file_that_card_and_metadata_describe(tmp_path):
         export_to_hub(store, "sample", folder)
     with pytest.raises(StoreError, match="nobody"):
         export_to_hub(store, "nobody", tmp_path / "other")
+
+
+def test_an_export_is_there_whole_or_not_at_all_and_is_no_store_here(tmp_path, monkeypatch):
+    store, folder = Store.open(str(SAMPLE), reading=True), tmp_path / "sample"
+    folder.mkdir()
+
+    def full(*_: object) -> str:
+        raise OSError("No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(hub_dataset, "card", full)
+        with pytest.raises(StoreError, match="No space left"):
+            export_to_hub(store, "sample", folder)
+    assert list(tmp_path.rglob("*")) == [folder]
+    export_to_hub(store, "sample", folder)
+    with pytest.raises(StoreError, match="an export of a run, which is asked where a web server has it"):
+        Store.open(str(folder), reading=True)  # it holds no run's folder, so that every answer would be empty

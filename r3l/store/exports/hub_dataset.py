@@ -1,6 +1,8 @@
 """A run as a data set in the layout of the Hugging Face hub: a Parquet file for each table, a card, and Croissant."""
 
 import json
+import os
+import shutil
 from hashlib import sha256
 from pathlib import Path
 from typing import Any
@@ -44,33 +46,45 @@ TYPES = {"string": "sc:Text", "bool": "sc:Boolean", "float": "sc:Float", "double
 
 
 def export_to_hub(store: Store, run: str, folder: Path) -> dict[str, int]:
-    """Write a run with its branches as a data set into a new folder. Return the rows of each table that has any.
+    """Write a run with its branches as a data set into a new folder, which is there whole or not at all. Return the
+    rows of each table that has any.
 
     Raises:
         StoreError: an unknown run, or a folder that has files already or can't be written.
     """
     require_runs(store, [run])
-    rows: dict[str, int] = {}
+    folder = folder.absolute()
+    growing = folder.with_name(f".{folder.name}~{os.getpid()}")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if folder.exists() and any(folder.iterdir()):
             raise StoreError(f"{folder}: has files already; name a new folder")
-        with connect(store, [run]) as connection:
-            for table in TABLES:
-                file = folder / f"{table}.parquet"
-                copy(connection, f"FROM stored.{table}", file)
-                rows[table] = pq.read_metadata(file).num_rows
-                if not rows[table]:
-                    file.unlink()
-            (folder / VIEWS).mkdir(parents=True)
-            for view in EXPORTED_VIEWS:
-                copy(connection, f"FROM lines.{view}", folder / VIEWS / f"{view}.parquet")
-        rows = {table: number for table, number in rows.items() if number}
-        write_index(store, run, folder, list(rows))
-        (folder / "croissant.json").write_text(json.dumps(croissant(run, folder, rows), indent=1), encoding="utf-8")
-        (folder / "README.md").write_text(card(run, rows), encoding="utf-8")
+        growing.mkdir(parents=True)
+        rows = write(store, run, growing)
+        growing.replace(folder)
     except (duckdb.Error, OSError) as error:
         raise StoreError(f"{folder}: can't be written ({error})") from error
+    finally:
+        shutil.rmtree(growing, ignore_errors=True)
+    return rows
+
+
+def write(store: Store, run: str, folder: Path) -> dict[str, int]:
+    """Write the files of the data set; count the rows of each table that has any."""
+    rows: dict[str, int] = {}
+    with connect(store, [run]) as connection:
+        for table in TABLES:
+            file = folder / f"{table}.parquet"
+            copy(connection, f"FROM stored.{table}", file)
+            rows[table] = pq.read_metadata(file).num_rows
+            if not rows[table]:
+                file.unlink()
+        (folder / VIEWS).mkdir(parents=True)
+        for view in EXPORTED_VIEWS:
+            copy(connection, f"FROM lines.{view}", folder / VIEWS / f"{view}.parquet")
+    rows = {table: number for table, number in rows.items() if number}
+    write_index(store, run, folder, list(rows))
+    (folder / "croissant.json").write_text(json.dumps(croissant(run, folder, rows), indent=1), encoding="utf-8")
+    (folder / "README.md").write_text(card(run, rows), encoding="utf-8")
     return rows
 
 

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from r3l.errors import StoreError
 from r3l.store.files import staging
 from r3l.store.files.staging import sync, sync_folder, writing
-from r3l.store.layout import STAGING
+from r3l.store.layout import EXPORT_INDEX, STAGING
 
 NONE: Mapping[str, bytes] = MappingProxyType({})
 
@@ -85,6 +85,13 @@ class LocalFiles:
         self.folder = root.absolute()
         self.root = str(self.folder)
         if reading:
+            if (self.folder / EXPORT_INDEX).is_file():
+                raise StoreError(
+                    f"store {root}: an export of a run, which is asked where a web server has it (--store "
+                    "https://HOST/FOLDER); ask the store that it was made of, or its Parquet files"
+                )
+            if self.folder.is_file():
+                raise StoreError(f"store {root}: a file, expected a folder")
             if not self.folder.is_dir():
                 raise StoreError(
                     f"store {root}: not there; `r3l iterate` makes one, or name another by --store or R3L_STORE"

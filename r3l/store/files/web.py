@@ -14,10 +14,11 @@ from obstore.store import HTTPStore
 from r3l.errors import StoreError
 from r3l.store.files.local import cache_folder
 from r3l.store.files.ranges import RemoteFiles
+from r3l.store.layout import EXPORT_INDEX
 
 SCHEMES = ("http", "https", "hf")
 FOLDER = "r3l"  # of an export: what is not a table of its data set
-INDEX, STAGES = f"{FOLDER}/index.json", f"{FOLDER}/stages.parquet"
+INDEX, STAGES = EXPORT_INDEX, f"{FOLDER}/stages.parquet"
 BRANCHES, VIEWS = f"{FOLDER}/branches", f"{FOLDER}/views"
 FORM = 1
 
