@@ -16,6 +16,7 @@ from r3l.store import manifest as manifests
 from r3l.store.catalog import VIEWS, connect_to, load_manifests, names_needed, view_sql
 from r3l.store.failures import FAILURES, failing_stages
 from r3l.store.figures import require_runs
+from r3l.store.files.lock import LOCK, living
 from r3l.store.index.blocks import Block, blocks_of
 from r3l.store.index.contents import contents_of, list_inherited, place
 from r3l.store.layout import MANIFEST, SETTINGS, StageKey, iteration_folder, key_of, line_folder
@@ -24,7 +25,7 @@ from r3l.store.policies.places import fetch_optimiser, fetch_policy
 from r3l.store.policies.snapshots import latest_policy
 from r3l.store.query import load
 from r3l.store.stage import Store
-from r3l.store.sweep import is_part
+from r3l.store.sweep import is_part, unnamed
 from r3l.store.tables.parts import footer
 from r3l.store.tables.versions import names_in_version
 
@@ -171,10 +172,19 @@ def find_damage(store: Store, run: str, folders: Collection[str] | None = None) 
             continue
         if path.endswith(f"/{MANIFEST}") and key_of(path) is None:
             yield Finding("files", path, "of no stage that this code knows; a later version may have written it")
-        if is_part(path) and path not in manifest_parts:
+        if is_part(path) and path not in manifest_parts and is_left_behind(store, path):
             yield Finding("files", path, "no manifest names it; the next start of its iteration sweeps it away")
     yield from (Finding("files", path, what) for path, what in damaged_settings(store, sizes))
     yield from (Finding("policies", place, what) for place, what in lost_policies(store, run))
+
+
+def is_left_behind(store: Store, part: str) -> bool:
+    """Tell whether a part that no manifest named is of no commit under way: of a writer that is still at work, or that
+    has ended since and wrote its manifest."""
+    key = key_of(f"{part.rpartition('/')[0]}/{MANIFEST}")
+    assert key, f"{part}: of no stage"  # as `is_part` says
+    lock = f"{iteration_folder(key.run, key.branch, key.iteration)}/{LOCK}"
+    return living(store.files, lock) is None and bool(unnamed(store.files, key.manifest, [part]))
 
 
 def made_elsewhere(store: Store, tasks: StageKey) -> bool:

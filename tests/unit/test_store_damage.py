@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from r3l.store.check import check_run
+from r3l.store.files.local import LocalFiles
 from r3l.store.manifest import seal
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
@@ -121,3 +122,17 @@ def test_a_file_that_nobody_names_is_told_of(store):
     part = next(Path(store.root).glob(f"{CREDIT}/part-credit-*.parquet"))
     shutil.copy(part, part.with_name("part-credit-0123456789abcdef.parquet"))
     assert "part-credit-0123456789abcdef.parquet: no manifest names it" in said(store)
+
+
+def test_a_part_whose_writer_is_at_work_is_no_damage(store, monkeypatch):
+    """A part is in its place before the manifest that names it."""
+    part = next(Path(store.root).glob(f"{CREDIT}/part-credit-*.parquet"))
+    shutil.copy(part, part.with_name("part-credit-0123456789abcdef.parquet"))
+    with store.writer_lock("demo", "", 0):
+        assert check_run(store, "demo") == []
+    assert "part-credit-0123456789abcdef.parquet: no manifest names it" in said(store)
+    sizes = store.files.sizes("demo")
+    del sizes[f"{CREDIT}/stage.json"]  # as listed before the manifest came, by a writer that has ended since
+    part.with_name("part-credit-0123456789abcdef.parquet").unlink()
+    monkeypatch.setattr(LocalFiles, "sizes", lambda *_: sizes)
+    assert "no manifest names it" not in said(store)
