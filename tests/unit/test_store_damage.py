@@ -131,8 +131,8 @@ def test_a_part_whose_writer_is_at_work_is_no_damage(store, monkeypatch):
     with store.writer_lock("demo", "", 0):
         assert check_run(store, "demo") == []
     assert "part-credit-0123456789abcdef.parquet: no manifest names it" in said(store)
+    part.with_name("part-credit-0123456789abcdef.parquet").unlink()
     sizes = store.files.sizes("demo")
     del sizes[f"{CREDIT}/stage.json"]  # as listed before the manifest came, by a writer that has ended since
-    part.with_name("part-credit-0123456789abcdef.parquet").unlink()
     monkeypatch.setattr(LocalFiles, "sizes", lambda *_: sizes)
     assert "no manifest names it" not in said(store)
