@@ -223,6 +223,7 @@ def test_products_by_onednn_leave_the_gradient_as_it_is(lora, tmp_path, monkeypa
         return plain(*args)
 
     monkeypatch.setattr(products, "FEWEST", 1)  # segments here are short
+    monkeypatch.setattr(products, "PREFERRED", products.AVAILABLE)
     monkeypatch.setattr(products, "linear", counted)
     assert compare([*group(3, "g0"), *group(4, "g1")], tmp_path, lora=lora) <= 1e-6
     assert bool(taken) == products.AVAILABLE

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
+from r3l.training.trie import products
 from r3l.training.trie.products import FastProducts, linear, product
+
+
+@pytest.fixture(autouse=True)
+def _on_any_processor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(products, "PREFERRED", products.AVAILABLE)
 
 
 @pytest.mark.parametrize("bias", [True, False])
