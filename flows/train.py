@@ -15,7 +15,7 @@ from r3l.evaluation.score import Goal, check_return
 from r3l.exploration.progress import Progress
 from r3l.pipeline.iteration import the_iteration
 from r3l.pipeline.logs import log
-from r3l.pipeline.returning import line_to_train
+from r3l.pipeline.returning import compose_line, line_to_train
 from r3l.pipeline.settings.continuing import compose_for_run
 from r3l.pipeline.summary import Summary
 from r3l.pipeline.tools import Tools
@@ -48,7 +48,7 @@ def train(config: Form = Form(), iterations: int = 10, until: str = "", return_a
     if iterations < 1:
         raise ValueError(f"iterations={iterations}: expected 1 or more")
     return run_attended(
-        lambda: iterations_of(compose_for_run(config.asked()), iterations, until=until, return_after=return_after)
+        lambda: iterations_of(composed(config, return_after), iterations, until=until, return_after=return_after)
     )
 
 
@@ -57,9 +57,14 @@ def with_watcher(watcher: Watcher, tools: Tools | None = None) -> Flow[..., list
     return watched_flow(
         train,
         lambda config, iterations, until, return_after: run_attended(
-            lambda: iterations_of(compose_for_run(config.asked()), iterations, watcher, tools, until, return_after)
+            lambda: iterations_of(composed(config, return_after), iterations, watcher, tools, until, return_after)
         ),
     )
+
+
+def composed(form: Form, return_after: int) -> Config:
+    asked = form.asked()
+    return compose_line(lambda branch: compose_for_run(asked.on(branch) if branch else asked), return_after)
 
 
 def iterations_of(

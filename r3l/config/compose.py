@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -153,6 +153,10 @@ class Asked:
         return cls(
             {folder: name for folder, name in preset_of_folder.items() if name}, assign(top_settings, assignments)
         )
+
+    def on(self, branch: str) -> Asked:
+        """Ask the same of a branch."""
+        return replace(self, settings={**self.settings, "branch": branch})
 
 
 def refuse_contradictions(options: Mapping[str, tuple[str, Any]], assignments: Iterable[str]) -> None:

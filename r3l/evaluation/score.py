@@ -92,6 +92,9 @@ HELD_OUT = "it is held-out success that is looked at; give --evaluate-every N (e
 FORM = re.compile(r"\s*(success|low)\s*>=\s*(0?\.\d+|[01](?:\.0*)?)\s*")
 
 
+RETURN = "return"  # the branch on which a training goes on from its best policy
+
+
 class Goal(NamedTuple):
     """`figure`: success, or low, the lower end of its 95 % interval, which chance does not reach so easily."""
 
@@ -119,5 +122,5 @@ def check_return(evaluations: int, config: Config) -> None:
         raise ConfigError(f"return_after={evaluations}: expected a number of evaluations, or 0 for never")
     if evaluations and not config.evaluation.every:
         raise ConfigError(f"return_after={evaluations}: {HELD_OUT}")
-    if evaluations and config.branch:
+    if evaluations and config.branch not in ("", RETURN):
         raise ConfigError(f"return_after={evaluations}: branch {config.branch} has no branches of its own")

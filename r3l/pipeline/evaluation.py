@@ -69,8 +69,13 @@ def evaluated_iteration(config: Config, store: Store) -> int:
     newest.
 
     Raises:
-        ConfigError: the run has not come so far.
+        ConfigError: the run has not come so far, or has no such branch.
     """
+    if config.branch and config.branch not in (branches := store.branches(config.run)):
+        raise ConfigError(
+            f"branch={config.branch}: run {config.run} has {', '.join(branches) or 'no branches'}; leave it empty for "
+            "the run itself"
+        )
     newest = store.next_iteration(config.run, config.branch) - 1
     iteration = newest if config.iteration is None else config.iteration
     if iteration > newest:

@@ -1,12 +1,14 @@
 """A training that has fallen goes back to its best policy: on a branch, so that the fall stays beside it and each line
 keeps its own account."""
 
+from collections.abc import Callable
+
 from r3l.config import Config
+from r3l.evaluation.score import RETURN
 from r3l.pipeline.logs import log
 from r3l.store.catalog import connect
 from r3l.store.stage import Store
 
-BRANCH = "return"
 # The iteration with the best held-out evaluation, where each of the newest ones rings the alarm on held-out success, or
 # lies below the bound that the run's own line fell under.
 FALLEN = """
@@ -38,11 +40,28 @@ def line_to_train(store: Store, config: Config, evaluations: int) -> Config | No
     if (best := best_before_fall(store, config, evaluations)) is None:
         return config
     if config.branch:
-        log().warning("branch %s has fallen, too, and training ends: lower training.learning_rate", config.branch)
+        log().warning(
+            "branch %s has fallen, too, and training ends; start another run, with a lower training.learning_rate",
+            config.branch,
+        )
         return None
-    begun = BRANCH in store.branches(config.run)
+    begun = RETURN in store.branches(config.run)
     line = config.model_copy(
-        update={"branch": BRANCH, "seed": config.seed + 1, "iteration": None if begun else best + 1}
+        update={"branch": RETURN, "seed": config.seed + 1, "iteration": None if begun else best + 1}
     )
-    log().warning("held-out success has fallen: on branch %s, training goes on from iteration %d", BRANCH, best)
+    log().warning("held-out success has fallen: on branch %s, training goes on from iteration %d", RETURN, best)
     return line_to_train(store, line, evaluations) if begun else line
+
+
+def compose_line(compose: Callable[[str], Config], evaluations: int) -> Config:
+    """Compose the settings of a training: where it goes on with the branch `return`, on top of that branch's own.
+
+    Args:
+        compose: composes what is asked for on top of the settings of a branch; empty: of the line that is asked for.
+    """
+    config = compose("")
+    if evaluations <= 0 or config.branch:
+        return config
+    store = Store.open(config.store.root)
+    begun = RETURN in store.branches(config.run)
+    return compose(RETURN) if begun and best_before_fall(store, config, evaluations) is not None else config

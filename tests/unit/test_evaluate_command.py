@@ -6,6 +6,7 @@ from flows.cli.commands.run import config_of
 from r3l import plugins
 from r3l.config import compose
 from r3l.errors import ConfigError
+from r3l.pipeline.evaluation import evaluated_iteration
 from r3l.pipeline.settings.continuing import save_config
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_iteration
@@ -84,3 +85,13 @@ def test_settings_of_the_environment_are_the_benchmarks(root):
     )
     own = config_of("long", NOTHING, "", [f"store.root={root}", "environment.max_turns=40"], None)
     assert (own.environment.kind, own.environment.max_turns) == ("household", 40)
+
+
+def test_an_evaluation_of_a_branch_that_is_not_there_is_refused(tmp_path):
+    """It would be of the starting policy, under a branch of its own."""
+    store = Store.open(str(tmp_path))
+    commit_iteration(store)
+    commit_iteration(store, iteration=1, branch="there")
+    with pytest.raises(ConfigError, match="branch=their: run demo has there; leave it empty"):
+        evaluated_iteration(compose(run="demo", branch="their"), store)
+    assert evaluated_iteration(compose(run="demo", branch="there"), store) == 1

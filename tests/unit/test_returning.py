@@ -4,12 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from flows import train
+from flows.cli import terminal
+from flows.cli.app import app_of
 from r3l.config import Config, compose
+from r3l.config.form import Form
 from r3l.errors import ConfigError
-from r3l.pipeline.returning import best_before_fall
-from r3l.pipeline.settings.continuing import compose_for_run
+from r3l.pipeline.returning import best_before_fall, line_to_train
+from r3l.pipeline.settings.continuing import compose_for_run, save_config
 from r3l.store.stage import Store
 from tests.support.store_iteration import commit_evaluation, commit_stage, iteration_tables
 
@@ -71,6 +75,28 @@ def test_a_second_fall_ends_the_training(solved, store, monkeypatch):
     assert len(train.iterations_of(settings(store), 9, return_after=1)) == len(solved)
     assert course.lines[-1][:2] == ("return", len(solved) - 2)
     assert train.iterations_of(settings(store), 9, return_after=1) == []
+
+
+def test_the_branch_keeps_the_settings_that_it_was_given(store, monkeypatch):
+    """Those of the run's own line are of before the fall."""
+    Course(store, monkeypatch, 16, 5, 16)
+    train.iterations_of(settings(store), 3, return_after=1)
+    for branch, iteration, rate in [("", 1, 1e-3), ("return", 1, 1e-5)]:
+        own = settings(store).model_copy(update={"branch": branch, "seed": 7 if branch else 0})
+        save_config(
+            store,
+            own.model_copy(update={"training": own.training.model_copy(update={"learning_rate": rate})}),
+            iteration,
+        )
+    told = list[Config]()
+    monkeypatch.setattr(terminal, "run_training", lambda config, *_, **__: told.append(config) or [])
+    words = ["train", settings(store).run, "--return-after", "1", "--store", store.root]
+    CliRunner().invoke(app_of(["train", "presets"]), words, catch_exceptions=False)
+    form = Form.model_validate({"run": settings(store).run, "store": {"root": store.root}})
+    for config in (*told, train.composed(form, 1)):
+        assert (config.branch, config.seed, config.training.learning_rate) == ("return", 7, 1e-5)
+        assert line_to_train(store, config, 1) == config
+    assert train.composed(form, 0).training.learning_rate == 1e-3
 
 
 def test_where_the_start_was_best_the_branch_begins_with_the_run(store, monkeypatch):

@@ -108,19 +108,15 @@ def train(
     settings of its newest iteration; what is given here comes on top, from the first iteration on."""
     from flows.cli.settings import settings
     from flows.cli.terminal import run_training
+    from r3l.pipeline.returning import compose_line
 
     every = [] if evaluate_every is None else [f"evaluation.every={evaluate_every}"]
     how_much(quiet, verbose)
-    config = settings(
-        the_run(word, run, "demo"),
-        preset,
-        method,
-        policy,
-        environment,
-        engine,
-        [*every, *at(store, set_)],
-        machine=machine,
-        change=change or None,
+    presets = (the_run(word, run, "demo"), preset, method, policy, environment, engine)
+    asked = [*every, *at(store, set_)]
+    config = compose_line(
+        lambda branch: settings(*presets, asked, machine=machine, branch=branch or None, change=change or None),
+        return_after,
     )
     summaries = run_training(config, iterations, until, return_after, quiet=quiet or as_json, verbose=verbose)
     if as_json:
