@@ -172,3 +172,42 @@ def test_a_sweep_parses_only_manifests_beside_which_a_part_lies_that_they_do_not
 def test_a_question_about_no_table_reads_all_of_the_index(store):
     assert catalog.stages_read(catalog.names_needed("FROM left_out")) is None
     assert catalog.stages_read(catalog.names_needed(BASES)) == {"base", "retries"}
+
+
+@pytest.fixture
+def many(tmp_path, monkeypatch) -> Store:
+    """Five runs of one iteration, of which the last was written just now."""
+    monkeypatch.setenv("R3L_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(bundles, "MANY", 5)
+    store = Store.open(str(tmp_path / "runs"))
+    for run in ("a", "b", "c", "d", "e"):
+        commit_iteration(store, run)
+    for path in Path(store.root).glob("[abcd]/**/*"):
+        os.utime(path, (0, 0))
+    return store
+
+
+def test_a_question_about_many_runs_opens_bundles_of_those_that_rest(many):
+    rows, files = asked(many)
+    assert {run for run, *_ in rows} == {"a", "b", "c", "d", "e"}
+    in_the_store = [path.removeprefix(many.root)[:3] for path in files if path.startswith(many.root)]
+    assert set(in_the_store) == {"/e/"}
+    assert len(files) - len(in_the_store) == 2  # bases and retries
+    assert asked(many, verify=True)[0] == rows
+    whole = asked(many, "FROM iterations ORDER BY ALL")[0]
+    assert asked(many, "FROM iterations ORDER BY ALL", verify=True)[0] == whole
+
+
+def test_a_question_about_few_runs_opens_their_own_files(many):
+    asked(many)
+    _, files = asked(many, runs=["a", "b"])
+    assert all(path.startswith(many.root) for path in files)
+
+
+def test_a_run_that_wakes_is_read_from_its_files(many):
+    asked(many)
+    commit_iteration(many, "a", iteration=1)
+    rows, files = asked(many)
+    assert len([run for run, *_ in rows if run == "a"]) == 2 * len([run for run, *_ in rows if run == "b"])
+    assert any(path.startswith(f"{many.root}/a/") for path in files)
+    assert not any(path.startswith(f"{many.root}/b/") for path in files)

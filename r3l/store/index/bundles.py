@@ -1,14 +1,14 @@
-"""Bundles: the many small files of a table, of a block of iterations that a run has left behind, as one file; and of
-every five iterations of the newest block.
+"""Bundles: the many small files of a table, of a block of iterations that a run has left behind, as one file; of every
+five iterations of the newest block; and, for a question about many runs, what is left of some runs that rest.
 
-A question about a whole run would open each of them. A bundle is a copy, cached on this machine under a name made of
-the names that it holds, which say their content; it is used while it has the stamp that it was written with. Whoever
-verifies (`r3l sql --verify`, `r3l check`) reads the files themselves.
+A question about a whole run, or store, would open each of them. A bundle is a copy, cached on this machine under a name
+made of the names that it holds, which say their content; it is used while it has the stamp that it was written with.
+Whoever verifies (`r3l sql --verify`, `r3l check`) reads the files themselves.
 """
 
 import time
 import uuid
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from hashlib import blake2b
@@ -17,6 +17,7 @@ from pathlib import Path
 import duckdb
 
 from r3l.store.digests import canonical
+from r3l.store.files.local import LocalFiles
 from r3l.store.files.staging import newest
 from r3l.store.files.stamps import stamp_of
 from r3l.store.index.blocks import BLOCK
@@ -29,6 +30,8 @@ from r3l.version import __version__
 SMALL = 256 << 10  # bytes of a file on the average: what is larger costs little to open, beside what is read of it
 FEW = 5  # iterations of the newest block
 FEWEST = 5  # files
+MANY = 32  # runs
+RESTS_S = 3600.0  # seconds after which a run rests: a bundle of many runs is written anew for each file that comes
 ROW_GROUP = 2048  # rows: a question about one iteration reads few of a bundle's
 UNUSED_S = 86_400.0  # seconds after which a bundle of files that were replaced is deleted
 
@@ -44,13 +47,36 @@ def bundled(store: Store, contents: Contents, tables: Collection[str], make: boo
     for part, line, iteration in small:
         name = (*line, span(iteration, last[line]), part.table, part.stage, part.kind)
         groups.setdefault(name, []).append(part)
+    left = {name: groups.pop(name) for name, parts in [*groups.items()] if not worth_it(name[2], parts)}
+    groups |= {name: parts for name, parts in beside(store, left).items() if worth_it("", parts)}
     place: dict[Part, Part] = {}
-    for run in {line[0] for line in last}:
-        settled = {name: parts for name, parts in groups.items() if name[0] == run and worth_it(name[2], parts)}
+    for run in {name[0] for name in groups}:
+        settled = {name: parts for name, parts in groups.items() if name[0] == run}
         with suppress(OSError, duckdb.Error):
-            place |= bundles_of(store, run, settled, make) if settled else {}
+            place |= bundles_of(store, run, settled, make)
     gone = {part for parts in groups.values() if parts[0] in place for part in parts}
     return replace(contents, own=[place.get(part, part) for part in contents.own if part not in gone or part in place])
+
+
+def beside(store: Store, left: Mapping[tuple[str, ...], list[Part]]) -> dict[tuple[str, ...], list[Part]]:
+    """Put together what is left of runs that rest, some 32 in the order of their names. One that comes, goes or wakes
+    changes its own neighbourhood alone. Few runs, and those of a store without stamps, are left as they are."""
+    runs = sorted({run for run, *_ in left})
+    if len(runs) < MANY or not isinstance(store.files, LocalFiles):
+        return {}
+    latest = (time.time() - RESTS_S) * 1e9
+    stamps = ((run, stamp_of(f"{store.root}/{parts[-1].path}")) for (run, *_), parts in left.items())
+    awake = {run for run, stamp in stamps if stamp is None or stamp[1] > latest}
+    first, neighbourhood = "", dict[str, str]()
+    for run in runs:
+        if not first or blake2b(run.encode(), digest_size=1).digest()[0] < 256 // MANY:
+            first = run
+        neighbourhood[run] = f"~{first}"
+    groups: dict[tuple[str, ...], list[Part]] = {}
+    for (run, *_, table, stage, kind), parts in left.items():
+        if run not in awake:
+            groups.setdefault((neighbourhood[run], "", "runs", table, stage, kind), []).extend(parts)
+    return groups
 
 
 def span(iteration: int, newest: int) -> str:
@@ -110,6 +136,6 @@ def drop_unused(name: tuple[str, ...], folder: Path) -> None:
     _, branch, iterations, *of = name
     for old in folder.glob(f"{branch}~*~{'~'.join(of)}~*"):
         its = old.name.split("~")[1]
-        is_passed = "." in its and "." not in iterations and int(its.partition(".")[0]) <= int(iterations)
+        is_passed = "." in its and iterations.isdecimal() and int(its.partition(".")[0]) <= int(iterations)
         if (its == iterations or is_passed) and time.time() - newest(old) > UNUSED_S:
             old.unlink(missing_ok=True)

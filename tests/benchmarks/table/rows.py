@@ -226,15 +226,15 @@ def trajectories(quick: bool) -> list[Found]:
 def iterations(quick: bool) -> list[Found]:
     from tests.benchmarks.table.growth import of_commands
 
-    made = {size: (1, size) for size in ((2, 4) if quick else (10, 40, 160))}
-    asked = [["status", "run000"], ["check", "run000"], ["sql", "SELECT count(*) FROM base"]]
+    made = {size: (1, size) for size in ((2, 4) if quick else (10, 40, 160, 1000))}
+    asked = [["status", "run000"], ["check", "--quick", "run000"], ["sql", "SELECT count(*) FROM base"]]
     return [*of_commands("iterations of a run", made, asked, 1 if quick else 2)]
 
 
 def runs(quick: bool) -> list[Found]:
     from tests.benchmarks.table.growth import of_commands
 
-    made = {size: (size, 1) for size in ((2, 4) if quick else (10, 40, 160))}
+    made = {size: (size, 1) for size in ((2, 4) if quick else (10, 40, 160, 1000))}
     return [*of_commands("runs of a store", made, [["runs"], ["sql", "select 1"]], 1 if quick else 2)]
 
 
