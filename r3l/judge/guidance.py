@@ -11,6 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import duckdb
+
 from r3l.engines.chat_format import ChatFormat
 from r3l.records import Kind
 from r3l.store.layout import StageKey, StageRef
@@ -42,7 +44,9 @@ class Grams:
         self.ids.update(self.runs(ids))
 
     def runs(self, items: Sequence[Item]) -> Iterable[tuple[Item, ...]]:
-        return (tuple(items[at : at + self.size]) for at in range(len(items) - self.size + 1))
+        if len(items) < self.size:  # as the contexts of most turns
+            return ()
+        return zip(*(items[at:] for at in range(self.size)), strict=False)
 
 
 @dataclass(slots=True)
@@ -53,12 +57,17 @@ class Played:
     bases: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))  # by group
     turns: dict[str, list[Row]] = field(default_factory=lambda: defaultdict(list))
     reflections: dict[str, Row] = field(default_factory=dict)
+    explained: dict[tuple[str, ...], Grams] = field(default_factory=dict)  # what turns of these attempts may explain
 
 
 def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat | None) -> Iterator[tuple[StageKey, str]]:
     """Yield the distilled trajectories in which some of it is left, each with the first turn and what stands there.
     Without a chat format, which knows the words of ids, ids alone are compared."""
-    played = read(store, refs)
+    return left_in(read(store, refs), chat)
+
+
+def left_in(played: Played, chat: ChatFormat | None) -> Iterator[tuple[StageKey, str]]:
+    """Yield the same of attempts that are read."""
     for key, attempt in played.distilled:
         reflection = played.reflections.get(attempt["reflection_id"] or "")
         if reflection is None:
@@ -68,7 +77,7 @@ def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat | Non
         for turn in played.turns[attempt["retry_id"] or ""]:
             if turn["turn"] == attempt["pivot_turn"]:  # hints and oracles have no ids but here
                 guidance.add("", turn["context_ids"])
-        explained: Grams | None = None
+        explained: list[Grams] = []
         for turn in played.turns[attempt["trajectory_id"]]:
             shown = Grams(guidance.size)
             shown.add(chat.text(turn["context_ids"]) if chat else "", turn["context_ids"])
@@ -76,8 +85,9 @@ def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat | Non
             if not words and not ids:
                 continue
             explained = explained or explanation(attempt, played, chat, guidance.size)  # the same for all of its turns
-            left = [" ".join(one) for one in sorted(words - explained.words)]
-            left += [chat.text(one) if chat else str(list(one)) for one in sorted(ids - explained.ids)]
+            left = [" ".join(one) for one in sorted(words.difference(*(seen.words for seen in explained)))]
+            ids = ids.difference(*(seen.ids for seen in explained))
+            left += [chat.text(one) if chat else str(list(one)) for one in sorted(ids)]
             if left:
                 where = f"{attempt['trajectory_id']}: the context of turn {turn['turn']}"
                 yield key, f"{where} has words of its reflection that no observation has: {left[0]!r}"
@@ -105,23 +115,48 @@ def read(store: Store, refs: Iterable[StageRef]) -> Played:
     return played
 
 
-def explanation(attempt: Row, played: Played, chat: ChatFormat | None, size: int) -> Grams:
-    """Gather what a context of this attempt may have without any guidance: observations, of it and of turns played
-    before there was any, and the contexts of these. Without a chat format only ids are compared."""
+def read_tables(connection: duckdb.DuckDBPyConnection) -> Played:
+    """Read the attempts of whole iterations, of a run without its branches, from tables that are in memory."""
+
+    def rows(table: str) -> list[Row]:
+        place = "run, iteration, shard, " if table == "trajectories" else ""
+        asked = f"SELECT {place}{', '.join(READ[table])} FROM lines.{table} WHERE branch = ''"
+        its: list[Row] = connection.sql(asked).to_arrow_table().to_pylist()
+        return its
+
+    played = Played()
+    for attempt in rows("trajectories"):
+        if attempt["kind"] == Kind.DISTILLED:
+            key = StageKey(attempt["run"], "", attempt["iteration"], "distilled", attempt["shard"])
+            played.distilled.append((key, attempt))
+        elif attempt["kind"] == Kind.BASE:
+            played.bases[attempt["group_id"]].append(attempt["trajectory_id"])
+    for turn in rows("turns"):
+        played.turns[turn["trajectory_id"]].append(turn)
+    played.reflections |= {one["reflection_id"]: one for one in rows("reflections")}
+    return played
+
+
+def explanation(attempt: Row, played: Played, chat: ChatFormat | None, size: int) -> list[Grams]:
+    """Gather what a context of this attempt may have without any guidance: observations of it and of the turns of its
+    group's bases and of its parent, played before there was any, and the contexts of these. Without a chat format only
+    ids are compared."""
+    before = tuple(dict.fromkeys((*played.bases[attempt["group_id"]], attempt["parent_id"] or "")))
+    if before not in played.explained:  # the same for most attempts of a group
+        turns = [turn for id_ in before for turn in played.turns[id_]]
+        played.explained[before] = observed(turns, chat, size)
+        for seen in turns:
+            played.explained[before].add(chat.text(seen["context_ids"]) if chat else "", seen["context_ids"])
+    return [played.explained[before], observed(played.turns[attempt["trajectory_id"]], chat, size)]
+
+
+def observed(turns: Iterable[Row], chat: ChatFormat | None, size: int) -> Grams:
+    """Gather the observations of some turns; nothing without a chat format."""
     explained = Grams(size)
-    before = [*turns_before(attempt, played)]
     if chat:
-        for seen in (*played.turns[attempt["trajectory_id"]], *before):
+        for seen in turns:
             explained.add(seen["observation"], ())
             # with its marks: a reflection may go on with the next observation, as the context writes it
             message = chat.following([{"role": "user", "content": seen["observation"]}])
             explained.add(chat.text(message), message)
-    for seen in before:
-        explained.add(chat.text(seen["context_ids"]) if chat else "", seen["context_ids"])
     return explained
-
-
-def turns_before(attempt: Row, played: Played) -> Iterator[Row]:
-    """Yield the turns of the bases of an attempt's group, played before there was any guidance, and of its parent."""
-    for id_ in dict.fromkeys((*played.bases[attempt["group_id"]], attempt["parent_id"] or "")):
-        yield from played.turns[id_]

@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from hashlib import blake2b
 from importlib.resources import files as package_files
 
+import duckdb
+
 from r3l.evaluation.leaks import check_leaks
 from r3l.judge.again import stages_again
 from r3l.judge.bench import UNREADABLE, Bench, NotAtHand, chat_of, in_words
-from r3l.judge.guidance import guidance_left
+from r3l.judge.guidance import guidance_left, left_in, read_tables
 from r3l.judge.held_out import evaluations_again
 from r3l.judge.identity import find_misnamed
 from r3l.judge.lines import Lines, Place, key_of_manifest
@@ -75,11 +77,20 @@ def judge(
         StoreError: there is no such run.
     """
     checked = Checked(store, run, "checked" if quick else "judged", everything)
-    verdict = Verdict(check_run(store, run, None if everything else checked.blocks))
+    guided: dict[str, list[Finding]] = {}  # of the blocks whose tables were in memory
+
+    def look(block: Block, connection: duckdb.DuckDBPyConnection) -> None:
+        if block.last is not None:
+            with suppress(*UNREADABLE, duckdb.Error):  # then it is read, and told of, by iterations
+                guided[block.name] = [*guidance_of_block(block, connection)]
+
+    verdict = Verdict(check_run(store, run, None if everything else checked.blocks, look if quick else None))
     if checked.blocks and not verdict.findings:
         verdict.findings += check_leaks(store, run)
-    if checked.blocks and not any(one.check == "files" for one in verdict.findings):
-        judge_places(store, run, checked.blocks, tools, verdict, replies, quick)
+    verdict.findings += [finding for its in guided.values() for finding in its]
+    others = [block for block in checked.blocks if block.name not in guided]
+    if others and not any(one.check == "files" for one in verdict.findings):
+        judge_places(store, run, others, tools, verdict, replies, quick)
     if verdict.sound:
         checked.found_sound()
     return verdict
@@ -141,6 +152,13 @@ def made_again(lines: Lines, place: Place, tools: Tools, verdict: Verdict, repli
     if replies:
         verdict.scored += replies_scored(lines, place, found, verdict.unscored.append, replies)
     return bench
+
+
+def guidance_of_block(block: Block, connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
+    """Yield the same of the iterations of a block, whose tables are in memory, by ids alone."""
+    for key, what in left_in(read_tables(connection), None):
+        if lies_in(key.folder, block.folders):
+            yield Finding("guidance", str(key), what)
 
 
 def guidance_in(lines: Lines, place: Place, bench: Bench | None) -> Iterator[tuple[StageKey, str]]:

@@ -1,10 +1,11 @@
 """Verify a run: manifests and hashes first, then the invariants of the method, each an SQL file that must return no
 row."""
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files as package_files
+from itertools import groupby
 
 import duckdb
 from duckdb.sqltypes import VARCHAR
@@ -44,6 +45,9 @@ INVARIANTS = (
 )
 
 
+Alongside = Callable[[Block, duckdb.DuckDBPyConnection], None]
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """One finding: which check found it, where, and what is wrong."""
@@ -57,21 +61,24 @@ class Finding:
         return text.encode("utf-8", "backslashreplace").decode()  # a file's name may be no text at all
 
 
-def check_run(store: Store, run: str, blocks: Sequence[Block] | None = None) -> list[Finding]:
+def check_run(
+    store: Store, run: str, blocks: Sequence[Block] | None = None, alongside: Alongside | None = None
+) -> list[Finding]:
     """List every finding, damaged files first. Empty: the run is sound. Where `blocks` are given, only
     they are looked at.
 
     The invariants are asked only of a run whose files are sound, and not of iterations whose tokens were pruned.
+    `alongside` is called with each block whose tables are in memory for them, and with the connection.
     """
     require_runs(store, [run])
     folders = None if blocks is None else {folder for block in blocks for folder in block.folders}
     if damage := list(find_damage(store, run, folders)):
         return damage
     some = blocks_of(store, run) if blocks is None else blocks
-    return list(dict.fromkeys(finding for block in some for finding in unfit(store, block)))
+    return list(dict.fromkeys(finding for block in some for finding in unfit(store, block, alongside)))
 
 
-def unfit(store: Store, block: Block) -> list[Finding]:
+def unfit(store: Store, block: Block, alongside: Alongside | None = None) -> list[Finding]:
     """Find what breaks an invariant in a block. What its iterations were made from in others is read, too."""
     own = load_manifests(store, block.folders)
     places = [*block.folders, *block.beside]
@@ -80,16 +87,20 @@ def unfit(store: Store, block: Block) -> list[Finding]:
     around = [*own, *load_manifests(store, others)]
     pruned = pruned_iterations(around)
     manifests_read = [one for one in around if folder_of(one) not in pruned]
-    with open_for_checks(store, manifests_read) as connection:
+    connection, in_memory = open_for_checks(store, manifests_read)
+    with connection:
+        if alongside and in_memory:
+            alongside(block, connection)
         findings = [*find_broken_rows(connection), *ended_under_way(connection)]
     return [finding for folder, finding in findings if not lies_in(folder, others)]
 
 
-def open_for_checks(store: Store, manifests_read: Sequence[Manifest]) -> duckdb.DuckDBPyConnection:
-    """Open a connection for the checks of these stages. Their files are read once for all of them."""
+def open_for_checks(store: Store, manifests_read: Sequence[Manifest]) -> tuple[duckdb.DuckDBPyConnection, bool]:
+    """Open a connection for the checks of these stages. Their files are read once for all of them, into memory, unless
+    they are too large for that: the second value says which."""
     connection = connect_to(store, manifests_read, names_read())
-    load(connection, contents_of(manifests_read), store.files.url(""), names_read(), questions_read())
-    return connection
+    contents = contents_of(manifests_read)
+    return connection, load(connection, contents, store.files.url(""), names_read(), questions_read())
 
 
 @cache
@@ -149,19 +160,28 @@ def find_damage(store: Store, run: str, folders: Collection[str] | None = None) 
     folders = [run] if folders is None else folders
     sizes = store.files.sizes(run)
     manifest_parts: set[str] = set()
-    sound = []
+    digests: dict[StageKey, str] = {}
+    outdated: list[Finding] = []
     keys = {path: key for path in sizes if (key := key_of(path))}
-    for path, key in keys.items():
-        if lies_in(path, folders):
+    for folder, some in groupby(
+        keys.items(), lambda one: iteration_folder(one[1].run, one[1].branch, one[1].iteration)
+    ):
+        if not lies_in(folder, folders):
+            continue
+        sound = []  # of one iteration: those of a long run don't fit into memory
+        for _, key in some:
             try:
-                manifest = verify(store, key)
+                sound.append(manifest := verify(store, key))
                 manifest_parts |= {f"{key.folder}/{part['file']}" for part in manifest["parts"]}
-                sound.append(manifest)
+                digests[key] = manifest["digest"]
             except StoreError as error:
                 yield Finding("files", str(key), str(error))
-    for manifest in sound:
-        for change in manifests.outdated_parents(store.files, manifest):
-            yield Finding("lineage", str(manifests.reference(manifest).key), change)
+        outdated += [
+            Finding("lineage", str(manifests.reference(manifest).key), change)
+            for manifest in sound
+            for change in manifests.outdated_parents(store.files, manifest, digests)
+        ]
+    yield from outdated
     yield from (
         Finding("lineage", iteration_folder(*place), what)
         for place, what in gaps(keys.values())

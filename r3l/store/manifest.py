@@ -4,6 +4,7 @@ checksum."""
 import json
 from collections.abc import Mapping
 from hashlib import sha256
+from types import MappingProxyType
 from typing import Annotated, Any, NotRequired, cast
 
 from pydantic import Field, TypeAdapter, ValidationError
@@ -84,6 +85,7 @@ class Manifest(Content):
 FIELDS = frozenset(Manifest.__annotations__)
 REF_FIELDS = tuple(StageRef.model_fields)
 REQUIRED = FIELDS - {"machine"}
+NO_DIGESTS: Mapping[StageKey, str] = MappingProxyType({})
 FORM = TypeAdapter(Manifest)
 
 
@@ -184,11 +186,14 @@ def manifest_ref(ref: StageRef) -> ManifestRef:
     return cast(ManifestRef, ref.model_dump())
 
 
-def outdated_parents(files: Files, manifest: Manifest) -> list[str]:
-    """List the parents of a stage that have changed: made again with other rows, lost or damaged."""
+def outdated_parents(files: Files, manifest: Manifest, digests: Mapping[StageKey, str] = NO_DIGESTS) -> list[str]:
+    """List the parents of a stage that have changed: made again with other rows, lost or damaged. `digests`: of
+    manifests that were read before, and are not read again."""
     changes = []
     for parent in manifest["parents"]:
         key = reference(parent).key
+        if digests.get(key) == parent["digest"]:
+            continue
         try:
             present = load(files, key)
         except StoreError as error:

@@ -93,9 +93,9 @@ MOST = 64 << 20  # bytes of files: several times as many in memory
 
 def load(
     connection: duckdb.DuckDBPyConnection, contents: Contents, root: str, only: frozenset[str], questions: str
-) -> None:
+) -> bool:
     """Replace the views of files, which this connection has of these contents, by tables in memory; where the files are
-    too large for that, leave them as they are.
+    too large for that, leave them as they are, and return False.
 
     Args:
         only: the tables and views that the connection has.
@@ -103,7 +103,7 @@ def load(
     """
     parts = [part for part in (*contents.own, *contents.taken_over) if part.table in tables_in(only)]
     if sum(part.bytes for part in parts) > MOST:
-        return
+        return False
     words = words_of(questions)
     taken_over = {part.table for part in contents.taken_over}
     for table in sorted(tables_in(only) & TABLES.keys()):
@@ -121,3 +121,4 @@ def load(
             connection.execute(f"DROP VIEW stored.{table}; CREATE VIEW stored.{table} AS FROM lines.{table}")
     for name in TRAJECTORIES_OF.keys() & only:
         connection.execute(f"DROP VIEW lines.{name}; CREATE VIEW lines.{name} AS FROM lines.trajectories")
+    return True

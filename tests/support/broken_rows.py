@@ -11,7 +11,7 @@ from r3l.store.stage import Store
 def broken_rows(store: Store, runs: list[str]) -> dict[str, list[Finding]]:
     """The findings of each run but those in its files, which `check_run` has in addition; empty for a sound one."""
     findings: dict[str, list[Finding]] = defaultdict(list)
-    with open_for_checks(store, load_manifests(store, runs)) as connection:
+    with open_for_checks(store, load_manifests(store, runs))[0] as connection:
         for folder, finding in (*find_broken_rows(connection), *ended_under_way(connection)):
             findings[folder.split("/")[0]].append(finding)
     return findings

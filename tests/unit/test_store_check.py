@@ -212,7 +212,7 @@ def test_files_are_read_once_unless_they_are_too_large_for_memory(tmp_path, monk
     kind = "SELECT table_type FROM information_schema.tables WHERE (table_schema, table_name) = ('lines', 'turns')"
     for most, expected in ((query.MOST, "BASE TABLE"), (0, "VIEW")):
         monkeypatch.setattr(query, "MOST", most)
-        with open_for_checks(store, load_manifests(store, ["demo"])) as connection:
+        with open_for_checks(store, load_manifests(store, ["demo"]))[0] as connection:
             assert connection.execute(kind).fetchall() == [(expected,)]
 
 

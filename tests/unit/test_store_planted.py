@@ -1,10 +1,17 @@
 """Defects that leave every file, hash and digest in order: `r3l check --quick` finds each in a copy of a real run, and
 none in a copy without."""
 
+from collections import Counter
+from typing import Any
+
+import pyarrow as pa
 import pytest
 
 from r3l.judge.verdict import judge
 from r3l.records import observation_hash
+from r3l.store import manifest
+from r3l.store.layout import StageKey, StageRef
+from r3l.store.stage import Store
 from tests.support.planted import Defect, Tables, planted
 
 Stages = dict[str, Tables]
@@ -136,3 +143,24 @@ def test_a_planted_defect_is_found(defect, invariant, what, tmp_path):
         if finding.check == invariant and what in finding.what
     ]
     assert found
+
+
+def test_a_quick_check_reads_no_stage_alone_and_each_manifest_four_times(tmp_path, monkeypatch):
+    """For the index, again for gold answers where the files are new, with the bytes of its parts, and for the rows of
+    its block, which all checks share."""
+    store, read, unseal = planted(tmp_path), Store.read, manifest.unseal
+    parsed, stages = list[StageKey](), list[str]()
+
+    def noted(content: bytes, key: StageKey) -> manifest.Manifest:
+        parsed.append(key)
+        return unseal(content, key)
+
+    def noted_read(store: Store, ref: StageRef, *of: Any) -> pa.Table:
+        stages.append(ref.stage)
+        return read(store, ref, *of)
+
+    monkeypatch.setattr(manifest, "unseal", noted)
+    monkeypatch.setattr(Store, "read", noted_read)
+    assert judge(store, "sample", quick=True).findings == []
+    assert set(stages) == {"updates"}  # of the newest policy
+    assert max(times for key, times in Counter(parsed).items() if key.stage != "updates") <= 4

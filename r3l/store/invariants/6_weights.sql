@@ -16,7 +16,8 @@ sources AS (
     SELECT run, branch, source_id, prefixed,
            flatten(list(context_ids || response_ids ORDER BY turn)) AS ids,
            flatten(list(list_transform(context_ids, lambda i: -1) || list_transform(response_ids, lambda i: turn) ORDER BY turn)) AS turns
-    FROM pieces GROUP BY run, branch, source_id, prefixed
+    FROM pieces SEMI JOIN lines.training_rows w USING (run, branch, source_id) -- most turns are of no row
+    GROUP BY run, branch, source_id, prefixed
 ),
 placed AS (
     SELECT w.run, w.branch, w.iteration, w.row_id AS id, w.source_id, w.weights, s.turns, s.ids IS NOT NULL AS known,

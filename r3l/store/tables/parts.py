@@ -13,6 +13,7 @@ from r3l.errors import StoreError
 from r3l.store.tables.schemas import TABLES, arrow_schema
 
 ROW_GROUP = 10_000
+THREADS_FROM = 1 << 20  # bytes
 Rows: TypeAlias = "pa.Table | Sequence[Any]"
 NUMBERS = {pa.int32(): "i", pa.float32(): "f"}  # in the words of Python's arrays
 MISFITS = (pa.ArrowException, OverflowError, UnicodeError)  # what pyarrow raises for a value that its column can't hold
@@ -109,7 +110,8 @@ def decode(content: bytes, columns: Sequence[str] | None = None) -> pa.Table:
     """Decode the rows of a part. Raise StoreError for bytes that are no Parquet file."""
     try:
         with pq.ParquetFile(pa.BufferReader(content)) as file:  # `read_table` plans a scan of many files
-            return file.read(columns=None if columns is None else list(columns))
+            # threads for a small part take as long as the part itself
+            return file.read(None if columns is None else list(columns), use_threads=len(content) > THREADS_FROM)
     except (pa.ArrowInvalid, OSError) as error:
         raise StoreError(f"not a readable Parquet file: {error}") from error
 
