@@ -1,6 +1,7 @@
 """The evidence of README.md, between two marks: three sentences whose figures come from the kept results."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from r3l.errors import ConfigError
@@ -11,6 +12,7 @@ from r3l.lab.study.verdicts import Gap
 
 BEGIN, END = "<!-- evidence: made by `r3l results` -->", "<!-- end of evidence -->"
 SLOW, FAST = 3e-4, 1e-3  # the two learning rates of the map
+HARDEST = "-latent-1-"  # in the names of policies that win nothing
 FORGETS = (1.0, 0.98, 0.95)  # shares of the treatments that the policies of `kin` leave out
 
 
@@ -35,7 +37,7 @@ def evidence(folder: Path) -> str:
         json.loads((folder / f"{name}-laptop.json").read_text())
         for name in ("kin", "phase", "controls", "keeps", "smollm2")
     )
-    sentences = [lead(kin, phase), source(controls), f"{keep(keeps)} {fall(smollm2)}"]
+    sentences = [lead(kin, phase), source(controls), f"{keep(keeps)} {late(keeps)} {fall(smollm2)}"]
     return "\n".join(f"{at}. {sentence}" for at, sentence in enumerate(sentences, 1))
 
 
@@ -85,7 +87,7 @@ def keep(keeps: Results) -> str:
     not choose the setting."""
     ends_by_step = {
         step: [
-            mean([curve[at] for at in sorted(curve, key=int)[-2:]])
+            end(curve)
             for name, curve in keeps["curves"].items()
             if name.rpartition(".s")[0] == run and name.rpartition(".s")[2] in ("1", "2", "3", "4")
         ]
@@ -98,6 +100,32 @@ def keep(keeps: Results) -> str:
         f"({min(small):.2f} to {max(small):.2f}), in single steps at {mean(single):.2f} ({min(single):.2f} to "
         f"{max(single):.2f}) ([keeps](data/results/keeps-laptop.md))."
     )
+
+
+def late(keeps: Results) -> str:
+    """Say what rivals have after ten and after forty iterations, from the policies that all of them began from."""
+    curves_by_arm = [
+        {
+            seed: keeps["curves"].get(f"keeps.{arm}-in-small-steps.s{seed}")
+            for seed, at in starts(keeps).items()
+            if HARDEST in at
+        }
+        for arm in ("r3l", "reflect-grpo", "grpo")
+    ]
+    seeds = [seed for seed in curves_by_arm[0] if all(curves[seed] for curves in curves_by_arm)]
+    ours, reflecting, plain = (
+        f"{mean([curves[seed]['9'] for seed in seeds]):.2f} and {mean([end(curves[seed]) for seed in seeds]):.2f}"
+        for curves in curves_by_arm
+    )
+    return (
+        f"Others come later: from {len(seeds)} of such policies R3L has {ours} after ten and after forty iterations, "
+        f"Reflect-GRPO from the pivot {reflecting}, GRPO {plain}."
+    )
+
+
+def end(curve: Mapping[str, float]) -> float:
+    """Average the last two evaluations of a run."""
+    return mean([curve[at] for at in sorted(curve, key=int)[-2:]])
 
 
 def fall(smollm2: Results) -> str:
