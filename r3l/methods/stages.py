@@ -1,5 +1,6 @@
 """The two stages of a method: exploration groups to credit, credit to training rows. No method is named here."""
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -36,6 +37,7 @@ def credit_groups(
         events += [event(group[0].iteration, "credit", "dropped", item) for item in [*left_out, *not_selected]]
         if members:
             group_credit = method.credit(settings, members)
+            refuse_odd_credit(method, members, group_credit)
             if method.credits_turns:
                 member_turns = [turns_of[member.trajectory_id] for member in members]
                 usable_continuations = [
@@ -48,11 +50,21 @@ def credit_groups(
     return credits, events
 
 
+def refuse_odd_credit(method: Method[Any], members: Sequence[Trajectory], credits: Sequence[Credit]) -> None:
+    """Raise ValueError where a method does not give each member, in their order, a finite advantage."""
+    name, ids = f"{type(method).__name__}.credit", [one.trajectory_id for one in members]
+    if (credited := [one.trajectory_id for one in credits]) != ids:
+        raise ValueError(f"{name}: credit of {credited}, expected one of each member, in their order: {ids}")
+    for one in credits:
+        if not math.isfinite(one.advantage):
+            raise ValueError(f"{name}: advantage {one.advantage} of {one.trajectory_id}, expected a finite number")
+
+
 def by_turn(method: Method[Any], settings: MethodSettings, group: PlayedGroup) -> list[Credit]:
     """Give the members' credit an advantage for each turn.
 
     Raises:
-        ValueError: the method gave a member more or fewer advantages than it has turns.
+        ValueError: the method gave a member more or fewer advantages than it has turns, or one that is not finite.
     """
     if settings.outcome_gate and not any(member.success for member in group.members):
         advantages_of = [np.zeros(len(turns)) for turns in group.turns]
@@ -63,6 +75,11 @@ def by_turn(method: Method[Any], settings: MethodSettings, group: PlayedGroup) -
             raise ValueError(
                 f"{type(method).__name__}.turn_advantages: {len(advantages)} advantages for the {len(turns)} turns of "
                 f"{member.trajectory_id}; return one per turn"
+            )
+        if not np.isfinite(advantages).all():
+            raise ValueError(
+                f"{type(method).__name__}.turn_advantages: {list(advantages)} of {member.trajectory_id}, expected "
+                "finite numbers"
             )
     return [
         replace(one, turn_advantages=[float(value) for value in advantages])

@@ -160,6 +160,31 @@ def test_a_method_that_forgets_a_turn_is_told():
         credit_groups(TwoTurns(), GRPOSettings(), [episode.trajectory], episode.turns)
 
 
+@pytest.mark.parametrize(("credit", "turns", "words"), [
+    (lambda own: own[:1], None, "Odd.credit: credit of .*base=0.*, expected one of each member"),
+    (lambda own: own[::-1], None, "expected one of each member, in their order"),
+    (lambda own: [replace(one, advantage=math.nan) for one in own], None, "advantage nan of .*base=0"),
+    (None, lambda turns: [[math.inf] * len(one) for one in turns], r"Odd.turn_advantages: \[inf"),
+])  # fmt: skip
+def test_what_a_method_of_others_returns_is_one_finite_advantage_for_each_member(credit, turns, words):
+    """A member without credit would be in no row and no event, and NaN would be in the weights."""
+
+    class Odd(Method):
+        credits_turns = turns is not None
+
+        def credit(self, settings, members):
+            own = super().credit(settings, members)
+            return credit(own) if credit else own
+
+        def turn_advantages(self, settings, group):
+            return turns(group.turns)
+
+    episodes = [walked(0, 1.0, "abc"), walked(1, 0.0, "ab")]
+    members, rows = [one.trajectory for one in episodes], [turn for one in episodes for turn in one.turns]
+    with pytest.raises(ValueError, match=words):
+        credit_groups(Odd(), GRPOSettings(), members, rows)
+
+
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_every_loss_takes_an_advantage_a_token(name):
     """Equal advantages of all tokens are one of the row; else each token's gradient goes by its own."""
