@@ -10,7 +10,7 @@ from r3l.environments import ENVIRONMENTS
 from r3l.environments.base import Leak
 from r3l.records import Reflection, Task, Trajectory, Turn
 from r3l.store.catalog import connect
-from r3l.store.check import Finding
+from r3l.store.damage import Finding
 from r3l.store.stage import Store
 
 Row = TypeVar("Row", Task, Trajectory, Turn, Reflection)

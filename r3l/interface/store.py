@@ -22,7 +22,7 @@ from r3l.pipeline.runner import Threads
 from r3l.pipeline.settings.continuing import load_config
 from r3l.pipeline.workbench import Replay
 from r3l.store.catalog import VIEWS
-from r3l.store.check import Finding
+from r3l.store.damage import Finding
 from r3l.store.differences.difference import Difference, diff
 from r3l.store.query import ask, connect_for_users
 from r3l.store.stage import Store

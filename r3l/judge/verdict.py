@@ -20,7 +20,8 @@ from r3l.judge.steps import find_false_steps
 from r3l.pipeline.tools import Tools
 from r3l.stages import STAGES
 from r3l.store import manifest as manifests
-from r3l.store.check import Finding, check_run, lies_in
+from r3l.store.check import check_run
+from r3l.store.damage import Finding, lies_in
 from r3l.store.files.stamps import Stamp
 from r3l.store.index.blocks import Block, blocks_of, indexed_block
 from r3l.store.index.cached import index_path, recall, remember

@@ -3,7 +3,7 @@ that a stored file is the one that was written."""
 
 from tests.mutants.patches import Mutant
 
-INDEX, STAMPS, CHECK = "r3l/store/index/blocks.py", "r3l/store/files/stamps.py", "r3l/store/check.py"
+INDEX, STAMPS, DAMAGE = "r3l/store/index/blocks.py", "r3l/store/files/stamps.py", "r3l/store/damage.py"
 SESSIONS, RETRY, EPISODE = (
     "r3l/environments/workers/sessions.py",
     "r3l/exploration/retry.py",
@@ -39,11 +39,11 @@ OF_LEARNING = [
     Mutant("a stamp without the time", STAMPS, "[stat.st_size, stat.st_mtime_ns, ", "[stat.st_size, 0, ", T_INDEX),
     Mutant("digests of files that change meanwhile", STAMPS, "if newest(paths) < began - UNSETTLED_NS and stamps_name(paths) == name:",
            "if True:", T_STAMPS),
-    Mutant("a check without lineage", CHECK, "for change in manifests.outdated_parents(store.files, manifest):",
-           "for change in ():", f"{T_CHECK} -k made_again"),
-    Mutant("a check without the files that nobody names", CHECK, "if is_part(path) and path not in manifest_parts:", "if False:",
+    Mutant("a check without lineage", DAMAGE, "for change in manifests.outdated_parents(store.files, manifest, digests)",
+           "for change in ()", f"{T_CHECK} -k made_again"),
+    Mutant("a check without the files that nobody names", DAMAGE, "if is_part(path) and path not in manifest_parts and is_left_behind(store, path):", "if False:",
            "tests/unit/test_store_damage.py -k nobody_names"),
-    Mutant("a check without saved settings", CHECK, "manifests.unsealed(store.files.read(path) or b\"\", path)", "pass",
+    Mutant("a check without saved settings", DAMAGE, "manifests.unsealed(store.files.read(path) or b\"\", path)", "pass",
            "tests/unit/test_store_damage.py tests/unit/test_saved_config.py tests/unit/test_judge.py"),
     Mutant("an update's identity without the optimiser", RUN_STAGE, '"optimiser": of.optimiser or ""', '"optimiser": ""',
            "tests/unit/test_stage_identity.py -k optimiser"),

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from r3l.errors import StoreError
-from r3l.store.check import check_run, find_damage
+from r3l.store.check import check_run
+from r3l.store.damage import find_damage
 from r3l.store.layout import StageRef
 from r3l.store.manifest import seal
 from r3l.store.stage import Store

@@ -4,7 +4,8 @@ ask a small run."""
 from collections import defaultdict
 
 from r3l.store.catalog import load_manifests
-from r3l.store.check import Finding, ended_under_way, find_broken_rows, open_for_checks
+from r3l.store.check import ended_under_way, find_broken_rows, open_for_checks
+from r3l.store.damage import Finding
 from r3l.store.stage import Store
 
 

@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from r3l.judge.verdict import Checked
-from r3l.store import catalog, check, sweep
+from r3l.store import catalog, check, damage, sweep
 from r3l.store.catalog import connect
 from r3l.store.index import blocks as index
 from r3l.store.index import bundles
@@ -128,8 +128,8 @@ def test_a_commit_makes_one_block_stale_and_no_manifest_of_another_is_read(store
 
 def test_a_check_reads_again_what_changed_and_what_comes_after_it(store, monkeypatch):
     read: list[str] = []
-    verify = check.verify
-    monkeypatch.setattr(check, "verify", lambda store, key: read.append(key.folder) or verify(store, key))
+    verify = damage.verify
+    monkeypatch.setattr(damage, "verify", lambda store, key: read.append(key.folder) or verify(store, key))
 
     def iterations_read(everything: bool = False) -> list[int]:
         read.clear()

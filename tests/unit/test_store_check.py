@@ -11,7 +11,8 @@ from r3l.errors import StoreError
 from r3l.records import Turn
 from r3l.store import query
 from r3l.store.catalog import load_manifests
-from r3l.store.check import INVARIANTS, Finding, check_run, open_for_checks
+from r3l.store.check import INVARIANTS, check_run, open_for_checks
+from r3l.store.damage import Finding
 from r3l.store.stage import Store
 from tests.support.broken_rows import broken_rows
 from tests.support.store_iteration import Tables, commit_iteration, commit_stage, iteration_tables

@@ -127,7 +127,7 @@ def check(
     its parents, with what was sampled, and compare. Exit code 1 if anything differs."""
     from r3l.judge import sampled_again
     from r3l.judge.verdict import judge
-    from r3l.store.check import Finding
+    from r3l.store.damage import Finding
 
     if quick and deep:
         raise ConfigError("--quick and --deep contradict each other: leave one out")
