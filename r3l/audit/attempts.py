@@ -145,6 +145,11 @@ class Panes:
     def of(self, row: Row | None) -> dict[int, Row]:
         return {} if row is None else self.turns.get(row["trajectory_id"], {})
 
+    def lacks_texts(self, row: Row) -> bool:
+        """Tell whether the texts of the row's turns were pruned: a first turn has an observation."""
+        first = self.of(row).get(0)
+        return first is not None and not (first["observation"] or first["response"])
+
     @property
     def count(self) -> int:
         """Count the turns to show: those of the longest pane."""

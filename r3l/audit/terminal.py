@@ -71,7 +71,7 @@ def only_line(reader: Reader, id_: str) -> Line:
 def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> RenderableType:
     """Draw the whole view: what it came to, the turns, and the reflection to their right."""
     training_row = seen.trained.get(row["trajectory_id"])
-    parts: list[RenderableType] = [heading(line, row, attempt, training_row)]
+    parts: list[RenderableType] = [heading(line, row, attempt, training_row, seen.lacks_texts(row))]
     pivot = seen.pivot if attempt.retry else None
     turns = dict(seen.of(row))
     if row["kind"] in ("retry", "continuation"):
@@ -93,7 +93,7 @@ def conversation(line: Line, row: Row, attempt: Attempt, seen: Panes) -> Rendera
     return Stack(*parts, table)
 
 
-def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> RenderableType:
+def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None, lacks_texts: bool) -> RenderableType:
     text = Text.assemble(
         (row["trajectory_id"], "bold"), f"  of {line}, task ", (shorten(row["task_id"], 80), "bold"), "\n"
     )
@@ -110,6 +110,10 @@ def heading(line: Line, row: Row, attempt: Attempt, trained: Trained | None) -> 
         if trained
         else "\nnot trained on"
     )
+    if trained and trained.pruned:
+        text.append("; its tokens were pruned")
+    if lacks_texts:
+        text.append("\nthe texts of its turns were pruned")
     if row["reason"]:
         text.append(f"\n{shorten(row['reason'], 300)}", style="dim")
     return Panel(text, border_style="dim")

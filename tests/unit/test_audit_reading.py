@@ -3,15 +3,18 @@
 import dataclasses
 import re
 import shutil
+from io import StringIO
 
 import pytest
 from fastapi.testclient import TestClient
+from rich.console import Console
 
 from r3l.audit.attempts import find, group, neighbours, panes
 from r3l.audit.findings import account, accuracy, by_pivot, confusion, events, reasons, stages, worst_reflections
 from r3l.audit.groups import Filter, choices, distinct_names, group_page
 from r3l.audit.lines import Line, branch_difference, differing_settings, iterations, known_line, line_settings, lines
 from r3l.audit.reader import Reader
+from r3l.audit.terminal import show
 from r3l.audit.tokens import token_page
 from r3l.audit.web.app import make_app
 from r3l.audit.web.app_state import AppState
@@ -350,6 +353,19 @@ def test_pruned_tokens_leave_the_words_and_say_so(tmp_path):
     reader.close()
     assert (base.aligned, base.pruned, base.weights) == (False, True, {})
     assert seen.turns["iteration=0/task=0/base=0"][2]["response"] == "go 0 2"
+    assert "its tokens were pruned" in shown(store)
+    assert "texts of its turns" not in shown(store)
+    prune_run(store, "demo", keep_last=1, drop="all")
+    assert "the texts of its turns were pruned" in shown(store)
+    with TestClient(make_app(store), base_url="http://localhost") as client:
+        page = client.get("/run/demo/group?iteration=0&id=iteration=0/task=0").text
+    assert "the texts of its turns were pruned" in page
+
+
+def shown(store: Store) -> str:
+    console = Console(width=120, record=True, file=StringIO())
+    console.print(show(store, "iteration=0/task=0/base=0", LINE))
+    return console.export_text()
 
 
 def test_a_critique_in_prose_is_a_reflection_too(tmp_path):
