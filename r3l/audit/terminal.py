@@ -18,10 +18,11 @@ from r3l.audit.reader import Reader, Row
 from r3l.audit.text.untrusted import excerpt, report_fields, shorten
 from r3l.audit.weights import ShadeScale, Trained
 from r3l.errors import StoreError
+from r3l.store.damage import made_elsewhere
 from r3l.store.failures import FAILURES, failing_stages
 from r3l.store.figures import standing_alarms
 from r3l.store.genealogy import iteration_of
-from r3l.store.layout import line_folder
+from r3l.store.layout import StageKey, line_folder
 from r3l.store.metrics import FOLLOWED
 from r3l.store.stage import Store
 
@@ -172,9 +173,8 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
             else max(row["last_iteration"] for row in lines(reader) if row["branch"] == branch)
         )
         stage_rows = stages(reader, line, newest)
-        progress = "done" if any(row["stage"] == "updates" for row in stage_rows) else "not done yet"
         return Stack(
-            Text.assemble((str(line), "bold"), f"  iteration {newest}, {progress}"),
+            Text.assemble((str(line), "bold"), f"  iteration {newest}, {progress(store, line, newest, stage_rows)}"),
             Text(writer(reader, line, newest) or "nobody is writing it", style="dim"),
             *([Text(past[-1]["no_step"], style="yellow")] if past and past[-1]["no_step"] else []),
             *failures(reader, line, newest),
@@ -186,6 +186,13 @@ def status(store: Store, run: str, branch: str = "") -> RenderableType:
         )
     finally:
         reader.close()
+
+
+def progress(store: Store, line: Line, iteration: int, stage_rows: list[Row]) -> str:
+    if any(row["stage"] == "updates" for row in stage_rows):
+        return "done"
+    imported = made_elsewhere(store, StageKey(line.run, line.branch, iteration, "tasks", None))
+    return "imported, without an update" if imported else "not done yet"
 
 
 def failures(reader: Reader, line: Line, iteration: int) -> list[RenderableType]:

@@ -1,16 +1,20 @@
 """Rollouts that other packages wrote, read as runs: TRL's from files of TRL 1.16, verl's by its documented form."""
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
+from r3l.audit.terminal import status
 from r3l.errors import ConfigError, StoreError
 from r3l.judge.verdict import judge
 from r3l.pipeline.counterfactual import counterfactuals
+from r3l.pipeline.export.policy import export_run
 from r3l.pipeline.imports import config_of, import_run
 from r3l.pipeline.policies import starting_policy
 from r3l.pipeline.settings.continuing import load_config, save_config
@@ -150,6 +154,15 @@ def test_what_is_no_run_is_refused(store, tmp_path):
     commit_iteration(store)
     with pytest.raises(StoreError, match="demo exists in"):
         import_run(store, "demo", "trl", TRL)
+
+
+def test_no_update_of_it_is_awaited_and_it_has_no_policy_to_export(store, tmp_path):
+    import_run(store, "theirs", "trl", TRL)
+    console = Console(width=160, record=True, file=StringIO())
+    console.print(status(store, "theirs"))
+    assert "iteration 1, imported, without an update" in console.export_text()
+    with pytest.raises(ConfigError, match="no iteration of it has written a policy"):
+        export_run(store, "theirs", tmp_path / "out")
 
 
 def test_the_same_rows_are_imported_once_and_other_ones_under_no_name_that_is_there(store, tmp_path):

@@ -50,6 +50,8 @@ def export_run(
     best = best_iteration(store, run, branch) if iteration is None else iteration
     number = newest if best is None else best
     manifest = load(store.files, StageKey(run, branch, number, "updates")) if 0 <= number <= newest else None
+    if newest < 0:
+        raise ConfigError(f"run {run}: no iteration of it has written a policy; see `r3l status {run}`")
     if manifest is None:
         raise ConfigError(f"run {run}: iteration {number} wrote no policy, the newest is {newest}; see `r3l runs`")
     config, update = load_config(store, run, branch, number), read_update(store, reference(manifest))
