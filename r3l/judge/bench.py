@@ -15,7 +15,7 @@ from r3l.exploration.explorer import Explorer
 from r3l.exploration.progress import Progress
 from r3l.judge.recorded import Recorded, RecordedTeacher
 from r3l.judge.witness import Made, NotStored, Witness
-from r3l.pipeline.policies import Policies
+from r3l.pipeline.policies import Policies, own_teacher, teacher_of
 from r3l.pipeline.runner import Runner
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.calls import CALLS
@@ -47,6 +47,8 @@ class Looking(Runner):
     def call(self, stage: Callable[..., Any], *args: Any) -> Any:
         bench, key = args[0], key_of_call(stage, *args)
         try:
+            if not bench.takes_from_store(key.stage):
+                bench.store.stored(key)  # else the iteration is under way: nothing tells what was sampled for the stage
             return super().call(stage, *args)
         except NotStored:
             raise
@@ -113,6 +115,12 @@ class Bench(Workbench):
         refs = self.store.stages(self.config.run, self.config.branch, self.iteration)
         events = [event for ref in refs for event in self.store.read(ref, "events", ["event"])["event"].to_pylist()]
         return super().settings_told if "setting_changed" in events else None
+
+    @cached_property
+    def teacher(self) -> str:
+        """Find it by its digest alone: the policy itself may be pruned."""
+        written = own_teacher(self.config, self.store, self.line_taken, self.iteration)
+        return written.policy if written else teacher_of(self.config)
 
     @cached_property
     def chat(self) -> ChatFormat:

@@ -12,6 +12,7 @@ from r3l.engines.base import PolicySnapshot
 from r3l.engines.model_folder import ADAPTER, base_of, is_model, model_config
 from r3l.engines.teacher import served_digest
 from r3l.errors import ConfigError
+from r3l.pipeline.settings.continuing import newest_begun
 from r3l.store import manifest as manifests
 from r3l.store.files.stamps import content_digest
 from r3l.store.layout import StageKey
@@ -134,16 +135,35 @@ def teacher_policy(config: Config) -> PolicySnapshot:
 
 
 def with_teacher(config: Config, store: Store, branch: str, iteration: int) -> Config:
-    """Name the folder of the run's own policy as the teacher's, where one teaches in this iteration: the newest of its
-    first `teacher_every` iterations, or as many more. Raise `StoreError` where it is not what its update wrote."""
-    method = config.method
-    if not isinstance(method, GuidedSettings) or not method.teacher_every:
-        return config
-    written = latest_policy(store, config.run, branch, iteration - iteration % method.teacher_every)
-    if written is None:
+    """Name the folder of the run's own policy as the teacher's, where one teaches in this iteration. Raise `StoreError`
+    where it is not what its update wrote."""
+    method, written = config.method, own_teacher(config, store, branch, iteration)
+    if written is None or not isinstance(method, GuidedSettings):
         return config
     folder = str(fetch_policy(store, written.place, written.policy))
     return config.model_copy(update={"method": method.model_copy(update={"teacher": folder, "teacher_every": 0})})
+
+
+def own_teacher(config: Config, store: Store, branch: str, iteration: int) -> Written | None:
+    """Find the run's own policy that teaches in an iteration: the newest of its first `teacher_every` iterations, or as
+    many more. None: the starting policy teaches, or another one, or none."""
+    method = config.method
+    if not isinstance(method, GuidedSettings) or not method.teacher_every:
+        return None
+    return latest_policy(store, config.run, branch, iteration - iteration % method.teacher_every)
+
+
+def needed_next(store: Store, run: str) -> set[str]:
+    """Find the places of the policies that the next iteration of a run, or of a branch, samples from and is taught by:
+    they may be older than the newest. Raise `StoreError` where settings can't be read."""
+    places: set[str] = set()
+    for branch in ("", *store.branches(run)):
+        iteration = store.next_iteration(run, branch)
+        if begun := newest_begun(store, run, branch):
+            settings = begun[1]
+            behaviour = latest_policy(store, run, branch, settings.training.sampled_before(iteration))
+            places |= {one.place for one in (behaviour, own_teacher(settings, store, branch, iteration)) if one}
+    return places
 
 
 def teacher_settings(config: Config) -> Config | None:

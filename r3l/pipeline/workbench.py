@@ -94,8 +94,17 @@ class Workbench:
     @cached_property
     def teaching(self) -> Config:
         """The settings, with the teacher of this iteration."""
-        branch = self.replay.source_branch if self.replay else self.config.branch
-        return with_teacher(self.config, self.store, branch, self.iteration)
+        return with_teacher(self.config, self.store, self.line_taken, self.iteration)
+
+    @cached_property
+    def teacher(self) -> str:
+        """The digest of the policy that writes the reflections, where it is not the behaviour policy; else empty."""
+        return teacher_of(self.teaching)
+
+    @property
+    def line_taken(self) -> str:
+        """The branch whose policies the iteration works with."""
+        return self.replay.source_branch if self.replay else self.config.branch
 
     @cached_property
     def world(self) -> World:
@@ -132,7 +141,7 @@ class Workbench:
         if self.wants("updates") and not config.placement.update_deployment:
             # Its imports are done by the time that the rows are there.
             self.tools.trainer.start(config.training.processes)
-        teacher = self.tools.teacher(self.teaching) if teacher_of(self.teaching) else None
+        teacher = self.tools.teacher(self.teaching) if self.teacher else None
         behaviour = self.policies.behaviour.digest
         return Explorer(
             self.world, pool, engine, self.chat, behaviour, limits(config), self.progress, self.incidents, teacher

@@ -2,9 +2,11 @@
 stored tables with defects planted, and in the identity of a stage."""
 
 import json
+import shutil
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -25,11 +27,13 @@ from r3l.environments.alfworld.world import hints as alfworld_hints
 from r3l.environments.alfworld.world import lying
 from r3l.environments.household.goal import VAGUE
 from r3l.environments.household.world import HouseholdWorld
-from r3l.errors import ConfigError, EngineError, Interrupted, ServerAway
+from r3l.errors import ConfigError, EngineError, Interrupted, ServerAway, StoreError
 from r3l.exploration import stages
+from r3l.judge.bench import Bench
 from r3l.judge.verdict import judge
 from r3l.methods import plan, training_rows_stage
-from r3l.pipeline.policies import starting_policy, teacher_of, with_teacher
+from r3l.pipeline.policies import needed_next, starting_policy, teacher_of, with_teacher
+from r3l.pipeline.settings.continuing import save_config
 from r3l.pipeline.teaching import check_guidance, make_teacher, same_tokens
 from r3l.pipeline.tools import Tools
 from r3l.store.genealogy import why
@@ -500,6 +504,8 @@ def test_the_runs_own_policy_of_every_second_iteration_may_write_its_reflections
         commit_iteration(store, iteration=i, tables=tables)
     teachers = [with_teacher(config, store, "", i) for i in range(5)]
     assert [digests.index(teacher_of(one)) for one in teachers] == [0, 0, 2, 2, 4]
+    save_config(store, config.model_copy(update={"method": config.method.model_copy(update={"teacher_every": 3})}), 3)
+    assert needed_next(store, "demo") == {f"demo/policies/iteration={i:05}" for i in (2, 3)}
     tools = Tools()
     try:
         first = tools.teacher(teachers[1])
@@ -511,6 +517,12 @@ def test_the_runs_own_policy_of_every_second_iteration_may_write_its_reflections
             first.write("r", CHAT, ASKED).result(60)
     finally:
         tools.close()
+    # pruned: it can't teach any more, and the judge knows it by its digest
+    shutil.rmtree(tmp_path / "store/demo/policies/iteration=00001")
+    with pytest.raises(StoreError, match="iteration=00001"):
+        with_teacher(config, store, "", 3)
+    bench = SimpleNamespace(config=config, store=store, line_taken="", iteration=3)
+    assert Bench.teacher.func(bench) == digests[2]  # type: ignore[attr-defined]
 
 
 def test_every_method_that_is_guided_says_by_whom():

@@ -98,6 +98,21 @@ def test_the_run_that_ships_is_sound():
     assert set(verdict.passed_over.values()) <= {"made under other code than the present"}
 
 
+def under_way(source: Path, folder: Path, *stages: str) -> Store:
+    """Copy the first iteration as far as these stages."""
+    for name in ("config.json", *stages):
+        copy = shutil.copytree if name in stages else shutil.copyfile
+        (folder / "iteration=00000").mkdir(parents=True, exist_ok=True)
+        copy(source / "iteration=00000" / name, folder / "iteration=00000" / name)
+    return Store.open(str(folder.parent), reading=True)
+
+
+def test_stages_that_an_iteration_has_not_come_to_are_not_made_again(tmp_path):
+    verdict = judge(under_way(SHIPPED / "sample", tmp_path / "sample", "tasks"), "sample")
+    assert (verdict.findings, verdict.passed_over) == ([], {})
+    assert str(verdict).startswith("1 of 1 stages made again")
+
+
 @pytest.fixture(scope="module")
 def healthy(tmp_path_factory):
     folder = tmp_path_factory.mktemp("healthy")
@@ -111,6 +126,14 @@ def test_a_healthy_run_is_sound(healthy):
     store, tools = healthy
     verdict = judge(Store.open(str(store), reading=True), RUN, tools=tools)
     assert (verdict.findings, verdict.passed_over) == ([], {})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("last", [1, 2, 3])
+def test_an_iteration_that_is_at_work_or_was_killed_is_sound(healthy, last, tmp_path):
+    store, tools = healthy
+    stages = ("tasks", "base", "reflections")[:last]
+    assert judge(under_way(store / RUN, tmp_path / RUN, *stages), RUN, tools=tools).findings == []
 
 
 @pytest.mark.slow

@@ -64,6 +64,12 @@ def test_old_policies_go_whole_and_the_newest_stays(store):
     assert prune_run(store, "demo", keep_last=1, drop="policies").before == 0
 
 
+def test_a_policy_that_is_needed_stays(store):
+    needed = {"demo/policies/iteration=00000/policy"}
+    pruned = prune_run(store, "demo", keep_last=1, drop="policies", needed=needed)
+    assert pruned.iterations == [("demo", "", 1)]
+
+
 def test_the_policy_with_the_highest_held_out_success_stays(store):
     for iteration, solved in ((-1, 9), (0, 5), (1, 7), (2, 7)):
         commit_evaluation(store, iteration, 0, "household/heldout", 20, solved)

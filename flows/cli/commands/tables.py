@@ -210,6 +210,9 @@ def prune(
     store: Root = "",
 ) -> None:
     """Free the space of old iterations; rows, manifests and figures stay. Print what can no longer be replayed."""
+    from r3l.pipeline.policies import needed_next
     from r3l.store.space.retention import prune_run
 
-    say(str(prune_run(Store.open(store), the_run(word, run), keep_last, drop)))
+    run, opened = the_run(word, run), Store.open(store)
+    needed = needed_next(opened, run) if drop == "policies" else ()
+    say(str(prune_run(opened, run, keep_last, drop, needed)))

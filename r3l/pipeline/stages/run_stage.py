@@ -6,7 +6,6 @@ from typing import Any
 
 from r3l.errors import FailedAttempts
 from r3l.pipeline.logs import log, log_line
-from r3l.pipeline.policies import teacher_of
 from r3l.pipeline.settings.continuing import change_events
 from r3l.pipeline.stages import stage_io
 from r3l.pipeline.stages.identity import stage_settings
@@ -91,7 +90,7 @@ def policies_of(bench: Workbench, stage: str) -> tuple[str, dict[str, str]]:
     """Find (digest of the policy that a stage works with, further digests of its identity); an update measures against
     the starting policy."""
     if STAGES[stage].samples:
-        teacher = teacher_of(bench.teaching) if stage == "reflections" else ""
+        teacher = bench.teacher if stage == "reflections" else ""
         return bench.policies.behaviour.digest, {"teacher": teacher} if teacher else {}
     if STAGES[stage].trains:
         of = bench.policies

@@ -1,6 +1,7 @@
 """Free the space of old iterations: delete heavy columns or policies, keep rows and figures, and say what can no longer
 be replayed."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import cast
@@ -57,9 +58,10 @@ class Pruned:
         return "\n".join([summary, *lines, *(f"no longer replayable there: {what}" for what in self.lost if lines)])
 
 
-def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pruned:
+def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all", needed: Collection[str] = ()) -> Pruned:
     """Empty the heavy columns of all but the newest `keep_last` iterations of the run and of each of its branches, or
-    delete the policies that those wrote, with their optimiser state; that with the highest held-out success stays.
+    delete the policies that those wrote, with their optimiser state; that with the highest held-out success stays, and
+    so do those at the places `needed`.
 
     A later reader of an emptied column gets a StoreError that says so. Raise StoreError where there is no such run or
     nothing could be kept, where a stage is damaged, or where an iteration is at work.
@@ -76,9 +78,12 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all") -> Pru
         for iteration in sorted(iterations)[:-keep_last]:
             if iteration == best:
                 continue
+            folder = f"{line_folder(run, branch)}/policies/iteration={iteration:05d}"
+            if drop == "policies" and f"{folder}/policy" in needed:
+                continue
             with store.writer_lock(run, branch, iteration):
                 if drop == "policies":
-                    before += store.files.remove(f"{line_folder(run, branch)}/policies/iteration={iteration:05d}")
+                    before += store.files.remove(folder)
                 else:
                     for manifest in iterations[iteration]:
                         before += sum(part["bytes"] for part in manifest["parts"])
