@@ -59,6 +59,17 @@ class Played:
     reflections: dict[str, Row] = field(default_factory=dict)
     explained: dict[tuple[str, ...], Grams] = field(default_factory=dict)  # what turns of these attempts may explain
 
+    def add(self, attempts: Iterable[tuple[StageKey, Row]], turns: Iterable[Row], reflections: Iterable[Row]) -> None:
+        """Take up rows: each attempt with the key of the stage that has it, which is kept of distilled ones."""
+        for key, attempt in attempts:
+            if attempt["kind"] == Kind.DISTILLED:
+                self.distilled.append((key, attempt))
+            elif attempt["kind"] == Kind.BASE:
+                self.bases[attempt["group_id"]].append(attempt["trajectory_id"])
+        for turn in turns:
+            self.turns[turn["trajectory_id"]].append(turn)
+        self.reflections |= {one["reflection_id"]: one for one in reflections}
+
 
 def guidance_left(store: Store, refs: Iterable[StageRef], chat: ChatFormat | None) -> Iterator[tuple[StageKey, str]]:
     """Yield the distilled trajectories in which some of it is left, each with the first turn and what stands there.
@@ -103,37 +114,26 @@ def read(store: Store, refs: Iterable[StageRef]) -> Played:
 
     for ref in refs:
         if ref.stage in ("base", "retries", "distilled"):
-            for attempt in rows(ref, "trajectories"):
-                if attempt["kind"] == Kind.DISTILLED:
-                    played.distilled.append((ref.key, attempt))
-                elif attempt["kind"] == Kind.BASE:
-                    played.bases[attempt["group_id"]].append(attempt["trajectory_id"])
-            for turn in rows(ref, "turns"):
-                played.turns[turn["trajectory_id"]].append(turn)
+            played.add([(ref.key, attempt) for attempt in rows(ref, "trajectories")], rows(ref, "turns"), [])
         elif ref.stage == "reflections":
-            played.reflections |= {one["reflection_id"]: one for one in rows(ref, "reflections")}
+            played.add([], [], rows(ref, "reflections"))
     return played
 
 
 def read_tables(connection: duckdb.DuckDBPyConnection) -> Played:
     """Read the attempts of whole iterations, of a run without its branches, from tables that are in memory."""
+    played = Played()
 
-    def rows(table: str) -> list[Row]:
-        place = "run, iteration, shard, " if table == "trajectories" else ""
-        asked = f"SELECT {place}{', '.join(READ[table])} FROM lines.{table} WHERE branch = ''"
+    def rows(table: str, *places: str) -> list[Row]:
+        asked = f"SELECT {', '.join((*places, *READ[table]))} FROM lines.{table} WHERE branch = ''"
         its: list[Row] = connection.sql(asked).to_arrow_table().to_pylist()
         return its
 
-    played = Played()
-    for attempt in rows("trajectories"):
-        if attempt["kind"] == Kind.DISTILLED:
-            key = StageKey(attempt["run"], "", attempt["iteration"], "distilled", attempt["shard"])
-            played.distilled.append((key, attempt))
-        elif attempt["kind"] == Kind.BASE:
-            played.bases[attempt["group_id"]].append(attempt["trajectory_id"])
-    for turn in rows("turns"):
-        played.turns[turn["trajectory_id"]].append(turn)
-    played.reflections |= {one["reflection_id"]: one for one in rows("reflections")}
+    attempts = [
+        (StageKey(attempt["run"], "", attempt["iteration"], "distilled", attempt["shard"]), attempt)
+        for attempt in rows("trajectories", "run", "iteration", "shard")
+    ]
+    played.add(attempts, rows("turns"), rows("reflections"))
     return played
 
 

@@ -156,7 +156,8 @@ def made_again(lines: Lines, place: Place, tools: Tools, verdict: Verdict, repli
 
 
 def guidance_of_block(block: Block, connection: duckdb.DuckDBPyConnection) -> Iterator[Finding]:
-    """Yield the same of the iterations of a block, whose tables are in memory, by ids alone."""
+    """Yield a finding for each distilled trajectory that holds guidance, of a block whose tables are in memory; by ids
+    alone."""
     for key, what in left_in(read_tables(connection), None):
         if lies_in(key.folder, block.folders):
             yield Finding("guidance", str(key), what)
