@@ -158,10 +158,10 @@ def step_of(
         rank = RANK if decoder.dtype == torch.bfloat16 else 0
         pass_of_trl, computed = trl_step(decoder.model, rows, prompt, rank), len(rows) * max(row.length for row in rows)
         return lambda: pass_of_trl() or computed
-    from r3l.training.trie.exactness import LAYOUTS
+    from r3l.training.trie.exactness import choose_layout
 
-    layout = LAYOUTS["padded" if name == "liger" else name]
-    return lambda: layout().backward(decoder, rows, gradients, limits).tokens_computed
+    layout, _ = choose_layout("padded" if name == "liger" else name, decoder.model.config, decoder.device)
+    return lambda: layout.backward(decoder, rows, gradients, limits).tokens_computed
 
 
 def resident(field: str) -> float:
