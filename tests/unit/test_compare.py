@@ -22,7 +22,6 @@ OURS = {
     *("names_thought", "latent", "guided_sft", "keeps", "smollm2_keeps", "kin", "kin_alfworld"),
     "smollm2_batches",
 }
-ON_A_GPU = {"smollm2_batches"}  # no size for a laptop
 FREE = {"group_size", "sync"}  # experiments whose arms differ in N on purpose
 
 
@@ -36,8 +35,7 @@ def planned() -> Callable[[Path, str], list[Cell]]:
 def test_every_experiment_plans_in_every_size(path, planned):
     experiment = load_experiment(path)
     assert experiment.name == path.stem
-    needed = {"gpu"} if path.stem in ON_A_GPU else {"laptop"}
-    assert set(experiment.sizes) >= (needed if path.stem in OURS else {"laptop", "paper"})
+    assert set(experiment.sizes) >= ({"laptop"} if path.stem in OURS else {"laptop", "paper"})
     for size, of in experiment.sizes.items():
         cells = planned(path, size)
         assert len(cells) == len(experiment.arms) * len(of.seeds) * max(1, len(of.rates))
