@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.benchmarks.table.form import (
+    AVX2,
     BEGIN,
     COMPARED,
     END,
@@ -21,7 +22,7 @@ from tests.benchmarks.table.form import (
     parse,
     written,
 )
-from tests.benchmarks.table.rows import ROWS
+from tests.benchmarks.table.rows import BY_REGISTERS, ROWS
 
 ROOT = Path(__file__).parents[2]
 PAGE = f"# Figures\n\n{BEGIN}\n{END}\n\nThe end.\n"
@@ -73,6 +74,10 @@ def test_a_row_replaces_its_own_lines_and_leaves_the_others():
     assert [cells[:4] for cells in parse(page)[COMPARED]] == [["w2", "1.00", "3.00", "3.00"]] * 2
     assert parse(page)[GROWN] == []
     assert "--quick" not in page
+    rows = ["first", "first --avx2", "second"]
+    page = written(page, "first --avx2", [one], rows, quick=True)  # a row of its own
+    assert [cells[0] for cells in parse(page)[COMPARED]] == ["w2", "w1", "w2"]
+    assert [name_of(cells, COMPARED) for cells in parse(page)[COMPARED]] == rows
     page = written(page, "second", [one], ["second"], quick=False)  # there is no first row any more
     assert [cells[0] for cells in parse(page)[COMPARED]] == ["w1"]
     assert page.startswith("# Figures\n\n")
@@ -92,7 +97,7 @@ def holds(page: str, names: list[str]) -> None:
         for cells in rows:
             assert len(cells) == len(heads), cells
             named.add(name_of(cells, heads))
-    assert named == set(names)
+    assert named - {name + AVX2 for name in BY_REGISTERS} == set(names)
     for what, *cells, _, rival in tables[COMPARED]:
         assert rival, what
         if cells[0] == "–":

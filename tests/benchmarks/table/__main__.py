@@ -1,8 +1,10 @@
-"""One table against the field: `python -m tests.benchmarks.table [--only NAME ...] [--quick] [--page FILE]`.
+"""One table against the field: `python -m tests.benchmarks.table [--only NAME ...] [--quick] [--avx2] [--page
+FILE]`.
 
 Each row is measured by a process of its own, both sides in turns. The table is printed, and written into the marked
 section of data/PERFORMANCE.md; rows that were not asked for stay as they are. All figures are costs, so that the ratio
-(rival / r3l) says how many times as much the rival needs.
+(rival / r3l) says how many times as much the rival needs. With --avx2 torch, oneDNN, OpenBLAS and the C compiler are
+told that this processor has AVX2 and no more; the rows that this can change have lines of their own for it.
 """
 
 import argparse
@@ -12,15 +14,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks.table.form import Found, from_dict, parse, put, render
-from tests.benchmarks.table.rows import ALL_CORES, ROWS
+from r3l.system.machine import c_compiler
+from tests.benchmarks.table.form import AVX2, Found, from_dict, parse, put, render
+from tests.benchmarks.table.rows import ALL_CORES, BY_REGISTERS, ROWS
 
 ROOT = Path(__file__).parents[3]
 
 
-def measured(name: str, quick: bool) -> list[Found] | None:
+def measured(name: str, quick: bool, avx2: bool) -> list[Found] | None:
     """One row's lines; None where its process failed and has said why."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", ""), str(ROOT / ".venv-rivals")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
@@ -29,8 +33,24 @@ def measured(name: str, quick: bool) -> list[Found] | None:
     words = [sys.executable, "-m", "tests.benchmarks.table.rows", name, *(["--quick"] if quick else [])]
     with tempfile.TemporaryDirectory() as cache:
         environment["R3L_CACHE"] = cache
+        environment |= narrow(Path(cache, "cc")) if avx2 else {}
         done = subprocess.run(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True, check=False)
-    return None if done.returncode else [from_dict(one) for one in json.loads(done.stdout.splitlines()[-1])]
+    if done.returncode:
+        return None
+    found = [from_dict(one) for one in json.loads(done.stdout.splitlines()[-1])]
+    return [replace(one, what=f"AVX2: {one.what}") for one in found] if avx2 else found
+
+
+def narrow(compiler: Path) -> dict[str, str]:
+    """Tell libraries and the compiler, by a program of that path, to use AVX2 and nothing wider."""
+    compiler.write_text(f'#!/bin/sh\nexec {c_compiler()} "$@" -mno-avx512f\n')
+    compiler.chmod(0o755)
+    return {
+        "ATEN_CPU_CAPABILITY": "avx2",
+        "ONEDNN_MAX_CPU_ISA": "AVX2",
+        "OPENBLAS_CORETYPE": "Haswell",
+        "CC": str(compiler),
+    }
 
 
 def main() -> None:
@@ -38,19 +58,23 @@ def main() -> None:
     names = list(ROWS)
     parser.add_argument("--only", nargs="+", choices=names, default=names, metavar="NAME", help=", ".join(names))
     parser.add_argument("--quick", action="store_true", help="each row so small that its figures are not to be quoted")
+    parser.add_argument(
+        "--avx2", action="store_true", help=f"only {', '.join(BY_REGISTERS)}: as on a machine with AVX2"
+    )
     parser.add_argument("--page", type=Path, default=ROOT / "data/PERFORMANCE.md")
     options = parser.parse_args()
+    rows = [row for name in names for row in (name, *([name + AVX2] if name in BY_REGISTERS else []))]
     failed = []
-    for name in options.only:
+    for name in [name for name in options.only if not options.avx2 or name in BY_REGISTERS]:
         began = time.monotonic()
-        found = measured(name, options.quick)
+        found = measured(name, options.quick, options.avx2)
         if found is None:
             failed.append(name)
         else:
-            put(options.page, name, found, names, options.quick)
+            put(options.page, name + AVX2 * options.avx2, found, rows, options.quick)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
-    for heads, rows in parse(options.page.read_text()).items():
-        print(render(rows, heads), end="\n\n")
+    for heads, lines in parse(options.page.read_text()).items():
+        print(render(lines, heads), end="\n\n")
     if failed:
         sys.exit(f"failed, their lines are as they were: {', '.join(failed)}")
 

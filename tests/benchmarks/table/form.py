@@ -10,6 +10,7 @@ from pathlib import Path
 
 BEGIN, END = "<!-- begin: python -m tests.benchmarks.table -->", "<!-- end -->"
 COMMAND = "python -m tests.benchmarks.table --only "
+QUICK, AVX2 = " --quick", " --avx2"  # what a row's command ends with
 COMPARED = ("what", "r3l", "rival", "ratio", "command", "version of the rival")
 GROWN = ("what grows", "sizes", "cost", "slope", "bends at", "command")
 BENT = 1.25  # a slope between two sizes from which on the cost bends
@@ -124,13 +125,13 @@ def parse(page: str) -> dict[tuple[str, ...], list[list[str]]]:
 
 def name_of(cells: Sequence[str], heads: Sequence[str]) -> str:
     """The row of the table's list that made a line: its command says it."""
-    return cells[heads.index("command")].strip("`").removeprefix(COMMAND).split()[0]
+    return cells[heads.index("command")].strip("`").removeprefix(COMMAND).removesuffix(QUICK)
 
 
 def written(page: str, name: str, found: Sequence[Found], order: Sequence[str], quick: bool) -> str:
     """The page with one row's lines in its section; the lines of the other rows stay, but those of rows that are no
     more."""
-    command = f"`{COMMAND}{name}{' --quick' if quick else ''}`"
+    command = f"`{COMMAND}{name}{QUICK if quick else ''}`"
     before, _, rest = page.partition(BEGIN)
     after = rest.partition(END)[2]
     tables = parse(page)

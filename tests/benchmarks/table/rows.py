@@ -246,6 +246,7 @@ ROWS: dict[str, Callable[[bool], list[Found]]] = {
 ALL_CORES = (
     "orchestration",
 )  # as a user runs it; the others on one thread, whose seconds a busy machine changes least
+BY_REGISTERS = ("update", "sampling", "invariance", "orchestration")  # what the width of the registers can change
 
 
 if __name__ == "__main__":
