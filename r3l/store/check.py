@@ -11,12 +11,11 @@ from r3l.records import observation_hash
 from r3l.store.catalog import VIEWS, connect_to, load_manifests, names_needed, view_sql
 from r3l.store.damage import Finding, find_damage, lies_in
 from r3l.store.failures import FAILURES, failing_stages
-from r3l.store.figures import require_runs
 from r3l.store.index.blocks import Block, blocks_of
 from r3l.store.index.contents import contents_of, list_inherited, place
 from r3l.store.layout import iteration_folder
 from r3l.store.manifest import Manifest, ManifestRef
-from r3l.store.query import load
+from r3l.store.query import load, require_runs
 from r3l.store.stage import Store
 
 INVARIANTS = (

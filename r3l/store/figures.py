@@ -11,7 +11,7 @@ from typing import Any
 
 import duckdb
 
-from r3l.errors import StoreError, did_you_mean
+from r3l.errors import StoreError
 from r3l.store.catalog import VIEWS, connect, names_needed, open_connection, stages_read, tables_in, view_sql
 from r3l.store.digests import fingerprint_of
 from r3l.store.index.blocks import EVALUATIONS, Block, Indexed, blocks_of, index_run, indexed_block, together
@@ -130,16 +130,6 @@ def ask_runs(
 
 def answered(connection: duckdb.DuckDBPyConnection, questions: Mapping[str, str]) -> Answers:
     return {name: connection.sql(sql).to_arrow_table().to_pylist() for name, sql in questions.items()}
-
-
-def require_runs(store: Store, runs: Sequence[str]) -> None:
-    """Raise StoreError for the first of these runs that the store does not have."""
-    there = store.runs() if runs else []
-    for run in runs:
-        if run not in there:
-            raise StoreError(
-                f"run {run!r}: not in {store.root}; it has {', '.join(there) or 'no runs'}{did_you_mean(run, there)}"
-            )
 
 
 def standing_alarms(store: Store, run: str, branch: str = "") -> list[str]:

@@ -1,13 +1,13 @@
 """Questions to a catalog connection: those of the code, and those of users, which can only read the tables."""
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
-from r3l.errors import StoreError
+from r3l.errors import StoreError, did_you_mean
 from r3l.store.catalog import TRAJECTORIES_OF, connect, tables_in, words_of
 from r3l.store.index.contents import Contents
 from r3l.store.index.scans import union
@@ -37,6 +37,23 @@ def query(
     except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB may cut its message within a character
         raise StoreError(f"this query can't be run: {error}") from error
     return pa.table({}) if table is None else table
+
+
+def require_runs(store: Store, runs: Sequence[str]) -> None:
+    """Raise StoreError for the first of these runs that the store does not have."""
+    there = store.runs() if runs else []
+    for run in runs:
+        if run not in there:
+            raise StoreError(
+                f"run {run!r}: not in {store.root}; it has {', '.join(there) or 'no runs'}{did_you_mean(run, there)}"
+            )
+
+
+def require_branch(store: Store, runs: Iterable[str], branch: str) -> None:
+    """Raise StoreError where none of the runs has the branch."""
+    there = sorted({name for run in runs for name in store.branches(run)})
+    if branch not in there:
+        raise StoreError(f"branch {branch!r}: no run has it; there are {', '.join(there) or 'no branches'}")
 
 
 def connect_for_users(

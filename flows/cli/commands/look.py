@@ -215,8 +215,8 @@ def credit(
     from flows.cli.screen.answers import warn_of_left_out
     from flows.cli.screen.figures import credit_table
     from r3l.pipeline.counterfactual import counterfactuals
-    from r3l.store.figures import require_runs
     from r3l.store.index.readable import left_out_of
+    from r3l.store.query import require_runs
 
     run_store = Store.open(store, reading=True)
     require_runs(run_store, [run])

@@ -1,7 +1,7 @@
 """Commands that ask the tables, verify, share and prune them."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -9,7 +9,7 @@ import typer
 
 from flows.cli.options import Root, Run, RunWord, the_run
 from flows.cli.screen.console import say, say_json, screen
-from r3l.errors import ConfigError, StoreError
+from r3l.errors import ConfigError
 from r3l.judge import REPLIES
 from r3l.store.stage import Store
 from r3l.store.tables.columns import Drop
@@ -38,8 +38,7 @@ def sql(
     """Ask the tables in SQL (DuckDB). Views: tasks, base, reflections, pivots, retries, distilled, credit, iterations,
     ... Exit code 1 where damaged stages are left out of the answer."""
     from flows.cli.screen.answers import rows_view, warn_of_left_out
-    from r3l.store.figures import require_runs
-    from r3l.store.query import ask, connect_for_users
+    from r3l.store.query import ask, connect_for_users, require_branch, require_runs
 
     question = question_of(question, file)
     run_store = Store.open(store, reading=True)
@@ -48,7 +47,7 @@ def sql(
         left_out = dict(connection.execute("FROM left_out").fetchall())
         warn_of_left_out(left_out)
         if branch:
-            refuse_unknown_branch(run_store, run or run_store.runs(), branch)
+            require_branch(run_store, run or run_store.runs(), branch)
         answer = ask(connection, question, seconds=QUERY_SECONDS)
     if as_json:
         for row in answer.to_pylist():
@@ -90,13 +89,6 @@ def question_of(question: str, file: str) -> str:
         return content.decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--file {file}: can't be read as text ({error})") from error
-
-
-def refuse_unknown_branch(store: Store, runs: Iterable[str], branch: str) -> None:
-    """Raise StoreError where none of the runs has the branch."""
-    there = sorted({name for run in runs for name in store.branches(run)})
-    if branch not in there:
-        raise StoreError(f"branch {branch!r}: no run has it; there are {', '.join(there) or 'no branches'}")
 
 
 def check(

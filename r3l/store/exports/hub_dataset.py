@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
-from r3l.store.figures import require_runs
 from r3l.store.files.web import BRANCHES, FORM, INDEX, STAGES, VIEWS
 from r3l.store.index.exported import EXPORTED_VIEWS, stages_table
 from r3l.store.index.readable import gather
 from r3l.store.index.scans import quoted, union
 from r3l.store.layout import key_of
+from r3l.store.query import require_runs
 from r3l.store.stage import Store
 from r3l.store.tables.columns import TableColumn
 from r3l.store.tables.schemas import PLACE, TABLES

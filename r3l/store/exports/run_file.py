@@ -8,8 +8,8 @@ import duckdb
 
 from r3l.errors import StoreError
 from r3l.store.catalog import connect
-from r3l.store.figures import require_runs
 from r3l.store.index.scans import quoted
+from r3l.store.query import require_runs
 from r3l.store.stage import Store
 
 SQL = package_files("r3l.store.exports").joinpath("run_file.sql").read_text(encoding="utf-8")

@@ -11,10 +11,11 @@ import pyarrow as pa
 from r3l.errors import StoreError
 from r3l.store import manifest as manifests
 from r3l.store.catalog import load_manifests
-from r3l.store.figures import best_iteration, require_runs
+from r3l.store.figures import best_iteration
 from r3l.store.files.local import Files
 from r3l.store.layout import StageKey, line_folder
 from r3l.store.manifest import Content, Manifest, ManifestPart
+from r3l.store.query import require_runs
 from r3l.store.stage import Store
 from r3l.store.tables.columns import Drop
 from r3l.store.tables.parts import decode, encode
