@@ -24,7 +24,7 @@ from r3l.pipeline.workbench import Replay
 from r3l.store.catalog import VIEWS
 from r3l.store.damage import Finding
 from r3l.store.differences.difference import Difference, diff
-from r3l.store.query import ask, connect_for_users
+from r3l.store.query import ask, connect_for_users, require_branch, require_runs
 from r3l.store.stage import Store
 from r3l.store.tables.schemas import TABLES
 
@@ -88,19 +88,24 @@ class Tables:
         return Run(self, name, branch)
 
     def sql(
-        self, question: str, *, runs: Sequence[str] | None = None, branch: str = "", seconds: float = SECONDS
+        self, question: str, *, runs: Sequence[str] | str | None = None, branch: str = "", seconds: float = SECONDS
     ) -> Answer:
         """Ask one SELECT of the tables and views that data/README.md describes. It opens no other file.
 
         Args:
-            runs: only these; None: all.
+            runs: only these, or this one; None: all.
             branch: show this branch of each run in place of the run itself.
             seconds: after which the question is stopped.
 
         Raises:
-            StoreError: DuckDB can't run it (its own words), it is not one SELECT, or the only run is damaged.
+            StoreError: DuckDB can't run it (its own words), it is not one SELECT, or the only run is damaged; there is
+                no such run, or none that has the branch.
         """
-        with connect_for_users(self.store, runs, branch=branch, question=question) as connection:
+        names = None if runs is None else [*dict.fromkeys([runs] if isinstance(runs, str) else runs)]
+        require_runs(self.store, names or ())
+        if branch:
+            require_branch(self.store, self.runs() if names is None else names, branch)
+        with connect_for_users(self.store, names, branch=branch, question=question) as connection:
             left_out = dict(connection.execute("FROM left_out").fetchall())
             for run, why in left_out.items():
                 warnings.warn(f"run {run} is damaged: {why}", stacklevel=2)

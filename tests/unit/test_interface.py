@@ -64,9 +64,16 @@ def test_a_store_answers_in_arrow_pandas_and_rows():
     assert len(run.trajectories()) == sum(len(run.trajectories(iteration)) for iteration in (0, 1)) > 0
     assert {row["iteration"] for row in run.turns(1)} == {1}
     assert len(run.reflections()) == run.sql("SELECT count(*) AS n FROM reflections").rows()[0]["n"]
+    rows = len(run.trajectories())
+    for runs in (["sample"], "sample", ["sample", "sample"], None):  # a text is one name; a run named twice counts once
+        assert len(tables.sql("FROM trajectories", runs=runs)) == rows
+    assert len(tables.sql("FROM trajectories", runs=[])) == 0
     assert run.config(0).run == "sample"
     assert run.check() == []
     for asked, said in (
+        (lambda: tables.sql("FROM base", runs=["sample", "smaple"]), "run 'smaple': not in .*; it has sample"),
+        (lambda: tables.sql("FROM base", runs=["."]), "run '.': not in "),  # a path within the store is no run
+        (lambda: tables.sql("FROM base", branch="b"), "branch 'b': no run has it"),
         (lambda: tables.run("smaple"), "no run 'smaple' in .*: it has sample"),
         (lambda: tables.run("sample", "b"), "run sample: no branch 'b'; it has "),
         (lambda: run.table("trajectory"), "no table 'trajectory': expected one of tasks, "),
