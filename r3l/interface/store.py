@@ -75,7 +75,7 @@ class Tables:
         return self.store.root
 
     def runs(self) -> list[str]:
-        """List the names of its runs."""
+        """List the names of the runs that have a committed stage."""
         return self.store.runs()
 
     def run(self, name: str, branch: str = "") -> Run:

@@ -41,9 +41,9 @@ def query(
 
 def require_runs(store: Store, runs: Sequence[str]) -> None:
     """Raise StoreError for the first of these runs that the store does not have."""
-    there = store.runs() if runs else []
     for run in runs:
-        if run not in there:
+        if not store.has_run(run):
+            there = store.runs()
             raise StoreError(
                 f"run {run!r}: not in {store.root}; it has {', '.join(there) or 'no runs'}{did_you_mean(run, there)}"
             )

@@ -226,9 +226,12 @@ class Store:
 
     def runs(self) -> list[str]:
         """List the names of the runs that have at least one committed stage."""
-        return [name for name in self.files.folders("") if NAME.fullmatch(name) and self._committed_any(name)]
+        return [name for name in self.files.folders("") if self.has_run(name)]
 
-    def _committed_any(self, run: str) -> bool:
+    def has_run(self, run: str) -> bool:
+        """Tell whether there is such a run with a committed stage."""
+        if not NAME.fullmatch(run):
+            return False
         folders = (f"{run}/{name}" for name in self.files.folders(run))
         inner = (f"{folder}/{name}" for folder in folders for name in self.files.folders(folder))
         return any(key_of(path) for folder in inner for path in self.files.paths(folder))  # mostly of the first

@@ -94,8 +94,8 @@ def prune_run(store: Store, run: str, keep_last: int, drop: Drop = "all", needed
 
 
 def empty_stage(files: Files, manifest: Manifest, drop: Drop) -> int:
-    """Rewrite the parts that have such columns, then the manifest, then delete the old parts. The result is the bytes
-    left."""
+    """Rewrite the parts that have columns which `drop` names, then the manifest, then delete the old parts. The result
+    is the bytes left."""
     key = manifests.reference(manifest).key
     token = files.token(key.manifest)
     parts = [empty_columns(files, key, part, dropped_columns(part["table"], drop)) for part in manifest["parts"]]

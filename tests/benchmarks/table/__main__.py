@@ -63,15 +63,18 @@ def main() -> None:
     )
     parser.add_argument("--page", type=Path, default=ROOT / "data/PERFORMANCE.md")
     options = parser.parse_args()
-    rows = [row for name in names for row in (name, *([name + AVX2] if name in BY_REGISTERS else []))]
+    rows = sorted([*names, *(name + AVX2 for name in BY_REGISTERS)], key=lambda row: names.index(row.split()[0]))
+    asked = [name for name in options.only if not options.avx2 or name in BY_REGISTERS]
+    if not asked:
+        parser.error(f"--avx2 measures {', '.join(BY_REGISTERS)} alone: got --only {' '.join(options.only)}")
     failed = []
-    for name in [name for name in options.only if not options.avx2 or name in BY_REGISTERS]:
+    for name in asked:
         began = time.monotonic()
         found = measured(name, options.quick, options.avx2)
         if found is None:
             failed.append(name)
         else:
-            put(options.page, name + AVX2 * options.avx2, found, rows, options.quick)
+            put(options.page, name + AVX2 if options.avx2 else name, found, rows, options.quick)
         print(f"{name}: {time.monotonic() - began:.0f} s", file=sys.stderr, flush=True)
     for heads, lines in parse(options.page.read_text()).items():
         print(render(lines, heads), end="\n\n")
