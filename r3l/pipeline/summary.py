@@ -77,21 +77,17 @@ def summarise(store: Store, run: str, branch: str, iteration: int) -> Summary:
     """Read the row of the `iterations` view; `stages`: stage -> seconds, from the start of its first shard to the end
     of its last one; `before`: column -> figure of the iteration before, empty for the first; and `alarms`, in words."""
     with connect(store, [run], question=ROW) as connection:
-        place = [run, branch, iteration]
-        row = query(connection, f"{ROW} = ?", place)
-        # by its number: DuckDB then reads of a long run's files the rows of this iteration alone
-        before = query(connection, f"{ROW} = ?", [run, branch, iteration - 1]).to_pylist()
-        seconds = connection.execute(SPENT, place).fetchall()
-    figures = (
-        dict(row.to_pylist()[0])
-        if row.num_rows
-        else {"run": run, "branch": branch, "iteration": iteration, "no_step": None}
-    )
+        # by their numbers: DuckDB then reads of a long run's files the rows of these two iterations alone
+        rows = query(connection, f"{ROW} BETWEEN ? AND ?", [run, branch, iteration - 1, iteration]).to_pylist()
+        seconds = connection.execute(SPENT, [run, branch, iteration]).fetchall()
+    of = {row["iteration"]: row for row in rows}
+    before = of.get(iteration - 1)
+    figures = of.get(iteration) or {"run": run, "branch": branch, "iteration": iteration, "no_step": None}
     seconds_of = {stage: float(total or 0) for stage, total in seconds}
     stages = {stage: seconds_of[stage] for stage in STAGES if stage in seconds_of}
     summary = figures | {
         "stages": stages,
-        "before": {column: before[0][column] for column in (*HEADLINE, "evaluated")} if before else {},
+        "before": {column: before[column] for column in (*HEADLINE, "evaluated")} if before else {},
         "alarms": standing_alarms(store, run, branch),
     }
     return cast(Summary, summary)
