@@ -11,6 +11,8 @@ import httpx
 import pytest
 from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
+from r3l.store.check import check_run
+from r3l.store.stage import Store
 from r3l.system.ports import free_port
 from tests.flows.small import small_config
 from tests.support.prefect_world import BIN, ENDED, SECURED, wait
@@ -31,7 +33,7 @@ def test_the_ephemeral_server_asks_for_a_key_and_a_token(prefect_server):
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_up_starts_a_server_that_runs_an_iteration_and_down_stops_it(tmp_path):
-    port = free_port()
+    port, home = free_port(), tmp_path / ".prefect"
     environment = {
         name: value for name, value in os.environ.items() if name not in SECURED | {"PREFECT_API_URL", "PREFECT_HOME"}
     } | {"R3L_HOME": str(tmp_path), "PREFECT_WORKER_QUERY_SECONDS": "1", "PATH": f"{BIN}:{os.environ['PATH']}"}
@@ -52,24 +54,29 @@ def test_up_starts_a_server_that_runs_an_iteration_and_down_stops_it(tmp_path):
         key = (output := r3l("up", "--port", str(port))).split("its password")[1].split()[0]
         api, auth = f"http://127.0.0.1:{port}/api", tuple(key.split(":"))
         assert f"http://127.0.0.1:{port}\n" in output
-        assert all(key not in path.read_text() for path in (tmp_path / ".prefect").glob("*.log"))
+        assert all(key not in path.read_text() for path in home.glob("*.log"))
         refusals(api, auth)
         config = json.loads(small_config(tmp_path / "store").model_dump_json())
-        r3l("prefect", "deployment", "run", "r3l/iterate", "--params", json.dumps({"config": config}))
-        state = wait("the flow run", 300, lambda: ended(r3l("prefect", "flow-run", "ls", "--output", "json")))
-        assert state == "COMPLETED"
-        assert (tmp_path / "store" / "small" / "iteration=00000" / "updates" / "stage.json").is_file()
+        for iteration in (0, 1):
+            r3l("prefect", "deployment", "run", "r3l/iterate", "--params", json.dumps({"config": config}))
+            states = wait("the flow run", 300, lambda: ended(r3l("prefect", "flow-run", "ls", "--output", "json")))
+            assert states == ["COMPLETED"] * (iteration + 1)
+            assert (tmp_path / "store" / "small" / f"iteration={iteration:05}" / "updates" / "stage.json").is_file()
+            [warm] = wait("the warm process", 60, lambda: [*filter(Path.is_socket, home.glob("warm-*"))])
     finally:
         said = r3l("down")
     assert said.strip() == "stopped: worker, server"
+    assert len((home / "warm.log").read_text().splitlines()) == 1, "the second flow run was forked"
+    wait("the end of the warm process", 30, lambda: not warm.exists())
+    assert check_run(Store.open(str(tmp_path / "store")), "small") == []
     with pytest.raises(httpx.ConnectError):
         httpx.get(f"{api}/health")
 
 
-def ended(said: str) -> str:
-    """The state of the one flow run, empty until it has ended."""
-    (run,) = json.loads(said)
-    return run["state_type"] if run["state_type"] in ENDED else ""
+def ended(said: str) -> list[str]:
+    """The states of the flow runs, empty until all have ended."""
+    states = [run["state_type"] for run in json.loads(said)]
+    return states if set(states) <= ENDED else []
 
 
 def refusals(api: str, auth: tuple[str, ...]) -> None:

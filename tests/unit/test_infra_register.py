@@ -2,21 +2,28 @@
 
 import json
 import os
+import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 import yaml
+from prefect.workers.process import ProcessWorker
 
 INFRA = Path(__file__).parents[2] / "infra"
 NAMES = [one["name"] for one in yaml.safe_load((INFRA.parent / "prefect.yaml").read_text())["deployments"]]
 STAND_IN = """#!/bin/sh
+case "$*" in *get-default-base-job-template*) echo "$PROCESS_TEMPLATE"; exit ;; esac
 echo "$@" >> "$CALLS"
 while [ $# -gt 0 ]; do
   if [ "$1" = --base-job-template ]; then cat "$2" > "$CALLS.$(grep -c . "$CALLS")"; fi
   shift
 done
 """
+
+
+PROCESS_TEMPLATE = ProcessWorker.get_default_base_job_template()
 
 
 @pytest.fixture
@@ -26,6 +33,7 @@ def register(tmp_path):
     stand_in.parent.mkdir()
     stand_in.write_text(STAND_IN)
     stand_in.chmod(0o755)
+    (stand_in.parent / "python").symlink_to(sys.executable)
     calls = tmp_path / "calls"
 
     def run(**variables: str) -> tuple[list[str], list[dict]]:
@@ -34,6 +42,7 @@ def register(tmp_path):
             "VENV": str(tmp_path),
             "CALLS": str(calls),
             "PREFECT_API_URL": "http://prefect/api",
+            "PROCESS_TEMPLATE": json.dumps(PROCESS_TEMPLATE),
         }
         subprocess.run(
             ["bash", str(INFRA / "prefect.sh")], env=environment | variables, check=True, capture_output=True
@@ -46,10 +55,22 @@ def register(tmp_path):
 
 def test_one_machine_has_one_pool_of_processes(register):
     calls, templates = register()
-    assert [call for call in calls if call.startswith(("work-pool", "deploy"))] == [
-        "work-pool create r3l --type process --overwrite",
+    assert [call.partition(" --base")[0] for call in calls if call.startswith(("work-pool", "deploy"))] == [
+        "work-pool create r3l --type process",
         f"deploy {' '.join(f'--name {name}' for name in NAMES)}",
     ]
+    [template] = templates
+    command = template["variables"]["properties"]["command"]
+    python, *words = shlex.split(command["default"])
+    assert Path(python).is_absolute()
+    assert words == ["-P", "-m", "flows.serving.flow_run"]
+    command["default"] = None
+    assert template == PROCESS_TEMPLATE, "all else is as Prefect has it"
+
+
+def test_the_start_of_flow_runs_can_be_left_to_prefect(register):
+    calls, templates = register(R3L_FORKS="0")
+    assert calls[0] == "work-pool create r3l --type process --overwrite"
     assert templates == []
 
 
