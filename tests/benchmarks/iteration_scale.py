@@ -6,6 +6,8 @@ process, the engine answers at once, and the update is a script that writes a po
 retries, distilled), 25 tasks a shard.
 """
 
+import flows  # noqa: F401, I001 - before Prefect, which reads as it is imported what this sets
+
 import json
 import resource
 import sys
