@@ -7,9 +7,9 @@ import pytest
 
 from r3l.store.check import check_run
 from r3l.store.stage import Store
-from tests.support.prefect_world import ENDED, PREFECT, Served, served, wait
+from tests.support.prefect_world import ENDED, Served, served, wait
 
-REGISTER = [[PREFECT, "work-pool", "create", "r3l", "--type", "process"], [PREFECT, "--no-prompt", "deploy", "--all"]]
+REGISTER = [["bash", "infra/prefect.sh"]]  # as `r3l up` does: the runs after the first are forked
 # Prefect's own plans every minute.
 SOON = {"PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS": "5"}
 EVERY_S, PATIENCE_S = 45, 500  # where an iteration takes longer, the runs behind it wait

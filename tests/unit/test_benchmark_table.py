@@ -1,11 +1,14 @@
 """The table against the field: its arithmetic, its section of the page, and (slow) a run of cheap rows."""
 
+import platform
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from r3l.system.machine import c_compiler
+from tests.benchmarks.table.__main__ import narrow
 from tests.benchmarks.table.form import (
     AVX2,
     BEGIN,
@@ -34,6 +37,16 @@ def test_the_ratio_says_how_many_times_as_much_the_rival_needs():
     assert Line("w", "v", 2.0, 0.0).ratio == 0.0
     assert Line("w", "v 1", 2.0, 5.0).cells("c") == ["w", "2.00", "5.00", "2.50", "c", "v 1"]
     assert Line("w", "v", need="needs a GPU").cells("c") == ["w", "–", "–", "needs a GPU", "c", "v"]
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64" or not c_compiler(), reason="needs a C compiler on x86-64")
+def test_the_compiler_of_avx2_knows_nothing_wider(tmp_path):
+    def known(compiler: str) -> bool:
+        words = [compiler, "-march=x86-64-v4", "-dM", "-E", "-x", "c", "-"]
+        return "__AVX512F__" in subprocess.run(words, input="", capture_output=True, text=True, check=True).stdout
+
+    assert known(c_compiler())
+    assert not known(narrow(tmp_path / "cc")["CC"])
 
 
 def test_slope_and_bend():
