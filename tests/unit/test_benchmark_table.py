@@ -129,7 +129,7 @@ def test_the_page_that_ships():
 
 @pytest.mark.slow
 def test_a_quick_run_of_cheap_rows(tmp_path):
-    page, names = tmp_path / "page.md", ["alfworld", "webshop"]
+    page, names = tmp_path / "page.md", ["alfworld", "webshop", "trajectories"]
     page.write_text(PAGE)
     words = [sys.executable, "-m", "tests.benchmarks.table", "--quick", "--page", str(page), "--only", *names]
     printed = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=True).stdout
