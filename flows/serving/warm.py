@@ -6,7 +6,6 @@ GPU open, since a fork inherits neither. The native threads that numpy and pyarr
 OpenBLAS and jemalloc, prepare for forks themselves.
 """
 
-import gc
 import importlib
 import json
 import os
@@ -63,7 +62,6 @@ def main(where: Path, worker: int, lock: int) -> None:
     for name in LOADED:
         with suppress(ModuleNotFoundError):  # a host whose flow runs sample at a server has no torch
             importlib.import_module(name)
-    gc.collect()
     if why := unfit():
         where.write_text(f"flow runs are not forked: {why}")  # in the socket's place: no other is started
         sys.exit(where.read_text())
@@ -128,7 +126,7 @@ class Warm:
 
     def answer(self, line: socket.socket) -> dict[str, Any] | None:
         """Fork the flow run that is asked for, or refuse. The result is the request in the fork, and None here."""
-        if stamps() != self.loaded:
+        if any(changed(path) != when for path, when in self.loaded.items()):
             self.shut()
         message, files, _, _ = socket.recv_fds(line, REQUEST_BYTES, 3)
         asked = json.loads(message) if message else {"environment": {}}
@@ -195,13 +193,15 @@ def shared(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def stamps() -> dict[str, int]:
-    """Read when each file was changed that was imported or belongs to this project's packages; 0: it is gone."""
-    own = (path for package in OWN for path in package.rglob("*") if "__pycache__" not in path.parts)
+    """Read when each file was changed that was imported, or that belongs to this project's packages and may have been
+    read."""
+    own = (str(path) for package in OWN for path in package.rglob("*") if path.is_file() and path.suffix != ".pyc")
     loaded = (module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None))
-    return {str(path): changed(str(path)) for path in (*own, *loaded)}
+    return {path: changed(path) for path in (*own, *loaded) if path}
 
 
 def changed(path: str) -> int:
+    """Read when a file was changed, in nanoseconds; 0: it is gone."""
     try:
         return os.stat(path).st_mtime_ns
     except FileNotFoundError:

@@ -230,9 +230,7 @@ class Store:
 
     def has_run(self, run: str) -> bool:
         """Tell whether there is such a run with a committed stage."""
-        if not NAME.fullmatch(run):
-            return False
-        folders = (f"{run}/{name}" for name in self.files.folders(run))
+        folders = (f"{run}/{name}" for name in (self.files.folders(run) if NAME.fullmatch(run) else ()))
         inner = (f"{folder}/{name}" for folder in folders for name in self.files.folders(folder))
         return any(key_of(path) for folder in inner for path in self.files.paths(folder))  # mostly of the first
 
