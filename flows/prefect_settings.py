@@ -21,8 +21,8 @@ DEFAULTS = {
     STARTUP_TIMEOUT: "240",
     "PREFECT_SERVER_ANALYTICS_ENABLED": "false",
     "DO_NOT_TRACK": "1",
-    # SQLite answers parallel task runs with "database is locked" noise below this.
-    "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_TIMEOUT": "60",
+    # SQLite answers parallel task runs with "database is locked" noise far below this; clients give up after 60 s.
+    "PREFECT_SERVER_DATABASE_SQLALCHEMY_CONNECT_ARGS_TIMEOUT": "30",
     # What the server answers while its database restarts: asked again for a minute.
     "PREFECT_CLIENT_RETRY_EXTRA_CODES": "500",
     # What the pipeline, the store and the engines log is shown with the run in the UI.

@@ -11,6 +11,7 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.routing import Mount
 
 from r3l.audit.web.access import HOSTS, RefuseOtherSites
+from r3l.system.memory import collect_less
 
 # Pages of Prefect's that answer without a key, and load scripts of other hosts.
 DESCRIPTIONS = {"/docs", "/docs/oauth2-redirect", "/openapi.json", "/redoc"}
@@ -31,4 +32,7 @@ def guarded_app(origins: Sequence[str], names: Sequence[str] = ()) -> FastAPI:
 def serve(host: str, port: int, origins: Sequence[str], names: Sequence[str] = ()) -> None:
     """Serve until interrupted. The settings of `flows/prefect_settings.py` are in the environment before this module is
     imported."""
+    # A collection that ends a cursor of SQLite's holds all threads until that connection's statement is done. Where the
+    # statement waits for one of theirs, the server stands still until its time is up.
+    collect_less()
     uvicorn.run(guarded_app(origins, names), host=host, port=port, timeout_keep_alive=5, log_level="warning")

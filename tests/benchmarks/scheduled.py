@@ -41,7 +41,8 @@ def choose(server: Served, command: str | None) -> None:
     with server.client() as client:
         template = client.get("/work_pools/r3l").json()["base_job_template"]
         template["variables"]["properties"]["command"]["default"] = command
-        client.patch("/work_pools/r3l", json={"base_job_template": template}).raise_for_status()
+        values = {"base_job_template": template}  # SQLite answers 503 while it is busy
+        wait("the command", 60, lambda: client.patch("/work_pools/r3l", json=values).is_success)
 
 
 def played(server: Served) -> dict[str, float]:
@@ -53,7 +54,7 @@ def played(server: Served) -> dict[str, float]:
         run = client.post(f"/deployments/{deployment}/create_flow_run", json=asked).json()["id"]
 
         def ended() -> bool:
-            return bool(client.get(f"/flow_runs/{run}").json()["state"]["type"] == "COMPLETED")
+            return bool((client.get(f"/flow_runs/{run}").json().get("state") or {}).get("type") == "COMPLETED")
 
         wait("the flow run", 300, ended)
         states = client.get("/flow_run_states/", params={"flow_run_id": run}).json()
@@ -65,7 +66,7 @@ def played(server: Served) -> dict[str, float]:
 def main(pairs: int = 3) -> None:
     with (
         tempfile.TemporaryDirectory() as folder,
-        served(Path(folder), [["bash", "infra/prefect.sh"]], R3L_HOME=folder) as server,
+        served(Path(folder), [["bash", "infra/prefect.sh"]], guarded=True, R3L_HOME=folder) as server,
     ):
         with server.client() as client:
             template = client.get("/work_pools/r3l").json()["base_job_template"]

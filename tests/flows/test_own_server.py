@@ -1,6 +1,7 @@
 """`r3l up` as a person pastes it: a real server that refuses what it should, a run of the registered flow, and `r3l
 down`."""
 
+import gc
 import json
 import os
 import subprocess
@@ -13,6 +14,7 @@ from prefect.settings import PREFECT_API_AUTH_STRING, PREFECT_API_URL
 
 from r3l.store.check import check_run
 from r3l.store.stage import Store
+from r3l.system.memory import THRESHOLDS
 from r3l.system.ports import free_port
 from tests.flows.small import small_config
 from tests.support.prefect_world import BIN, ENDED, SECURED, wait
@@ -28,6 +30,20 @@ def test_the_ephemeral_server_asks_for_a_key_and_a_token(prefect_server):
     assert foreign.status_code == 200
     assert "access-control-allow-origin" not in foreign.headers
     assert httpx.post(f"{api}/work_pools/", json=POOL, auth=(user, password)).status_code == 403  # no CSRF token
+
+
+def test_the_server_looks_for_garbage_rarely(monkeypatch):
+    """A collection may end a cursor of SQLite's, and then holds every thread until that connection's statement ends."""
+    from flows.serving import guarded
+
+    before, seen = gc.get_threshold(), []
+    monkeypatch.setattr(guarded, "guarded_app", lambda origins, names: None)
+    monkeypatch.setattr(guarded.uvicorn, "run", lambda app, **how: seen.append(gc.get_threshold()))
+    try:
+        guarded.serve("127.0.0.1", 1, [])
+    finally:
+        gc.set_threshold(*before)
+    assert seen == [THRESHOLDS]
 
 
 @pytest.mark.slow
