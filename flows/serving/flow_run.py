@@ -20,6 +20,7 @@ from pathlib import Path
 from flows import prefect_settings
 from r3l.store.files.process import mark
 from r3l.system.child_environment import PYTHON
+from r3l.system.visible import visible
 
 ENGINE, WARM = "prefect.engine", "flows.serving.warm"
 PASSED_ON = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
@@ -38,7 +39,7 @@ def main() -> None:
         try:
             start_warm(where, os.getppid())
         except OSError as error:  # a folder that can't be written to: this flow run needs none
-            print(f"no flow run of this worker is forked: {error}", file=sys.stderr, flush=True)
+            sys.stderr.write(f"no flow run of this worker is forked: {visible(str(error))}\n")
     os.execv(sys.executable, [*PYTHON, "-m", ENGINE])
 
 

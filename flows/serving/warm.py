@@ -140,7 +140,7 @@ class Warm:
                 os.close(self.lock)
                 return cast(dict[str, Any], asked)
             self.watch(Run(pid, os.pidfd_open(pid), line))
-            print(f"forked process {pid} for flow run {asked['environment'].get(FLOW_RUN)}", flush=True)
+            sys.stderr.write(f"forked process {pid} for flow run {asked['environment'].get(FLOW_RUN)}\n")
         else:
             line.close()
         for file in files:
