@@ -59,7 +59,7 @@ def apply(quiet: bool = False) -> None:
 
 
 def own_level() -> int:
-    """Choose from where on the project's own lines are shown: Prefect's level, but a quiet terminal has warnings.
+    """Choose from where on the project's own lines are shown: Prefect's level, or warnings where that is higher.
     Prefect gives an extra logger its handlers and no level, so that Python's own would count, which is WARNING."""
     level = logging.getLevelNamesMapping().get(os.environ.get(LOGGING[0], "INFO").upper(), logging.INFO)
     return min(level, logging.WARNING)

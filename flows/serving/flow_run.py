@@ -44,13 +44,14 @@ def main() -> None:
 
 
 def socket_of(worker: str) -> Path:
-    """Name the socket of a worker's warm process."""
+    """Name the socket of a worker's warm process by the worker's mark."""
     return prefect_settings.prefect_home() / f"warm-{hashlib.sha256(worker.encode()).hexdigest()[:16]}"
 
 
-def short(path: Path, folder: int) -> str:
-    """Write a socket's path, which may have 107 characters, by the open folder that it is in."""
-    return f"/proc/self/fd/{folder}/{path.name}"
+def short(path: Path) -> str:
+    """Write a socket's path, which may have 107 characters, by its folder, which stays open. Raise OSError where there
+    is none."""
+    return f"/proc/self/fd/{os.open(path.parent, os.O_RDONLY)}/{path.name}"
 
 
 def forked(where: Path) -> int | None:
@@ -58,11 +59,13 @@ def forked(where: Path) -> int | None:
 
     Returns:
         Its wait status; None if it was not forked.
+
+    Raises:
+        SystemExit: the warm process was killed while it ran.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as line:
         try:
-            folder = os.open(where.parent, os.O_RDONLY)
-            line.connect(short(where, folder))
+            line.connect(short(where))
             if owner_of(line) != os.getuid():  # the request has this process's variables, keys among them
                 return None
             asked = json.dumps({"environment": dict(os.environ), "folder": os.getcwd()})

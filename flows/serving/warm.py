@@ -90,7 +90,7 @@ def listening(where: Path) -> socket.socket:
     """Listen on a socket that only this user may connect to."""
     door, before = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), os.umask(0o177)
     where.unlink(missing_ok=True)  # of one that was killed: this process has the lock
-    door.bind(short(where, os.open(where.parent, os.O_RDONLY)))
+    door.bind(short(where))
     os.umask(before)
     door.listen()
     return door

@@ -112,7 +112,7 @@ class Store:
         return ref
 
     def _refuse_rewriting(self, key: StageKey, fingerprint: str) -> None:
-        """Raise for a stage that must not be rewritten: of a newer version, or used by later iterations."""
+        """Raise for a stage that must not be rewritten: of a newer version, another evaluation, or one built on."""
         try:
             manifest = manifests.load(self.files, key)
         except manifests.NewerVersion:
