@@ -13,7 +13,7 @@ from flows.tasks import is_task
 from r3l.config import Config
 from r3l.errors import ConfigError
 from r3l.exploration.progress import Progress
-from r3l.pipeline.runner import Runner
+from r3l.pipeline.runner import Runner, waited_for
 from r3l.pipeline.workbench import Workbench
 from r3l.store.layout import StageRef
 from r3l.store.stage import Store
@@ -41,9 +41,9 @@ def play_elsewhere(bench: Workbench, batch: StageRef, shards: range) -> list[Sta
             for shard in shards:
                 # A window, not a pool: no more shards are out than hosts may play, and the oldest is waited for first.
                 if shard >= bench.config.rollout.shards_in_flight:
-                    futures[shard - bench.config.rollout.shards_in_flight].wait()
+                    waited_for(futures[shard - bench.config.rollout.shards_in_flight])
                 futures.append(submit(shard))
-            return [ref for future in futures for ref in future.result()]
+            return [ref for future in futures for ref in waited_for(future).result()]
         except BaseException:
             bench.close("another shard failed")
             bench.runner.settle(futures)

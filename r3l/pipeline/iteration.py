@@ -8,7 +8,7 @@ from r3l.errors import ConfigError, Interrupted
 from r3l.exploration.progress import Progress
 from r3l.pipeline import policies
 from r3l.pipeline.logs import log
-from r3l.pipeline.runner import Runner, Threads
+from r3l.pipeline.runner import Runner, Threads, waited_for
 from r3l.pipeline.settings.continuing import Change, keep_settings, stages_of_setting
 from r3l.pipeline.stages import calls, replay_buffer
 from r3l.pipeline.stages.shards import shard_stages, wave_stages, waves
@@ -210,7 +210,7 @@ def update_beside_sampling(update: Callable[..., StageRef], bench: Workbench, *p
         step = bench.runner.submit(update, bench, *parents)
         try:
             sample(following)
-            ref: StageRef = step.result()
+            ref: StageRef = waited_for(step).result()
         except BaseException as error:
             bench.close(bench.runner.ending(error) or f"beside it, iteration {number} failed: {error}")
             bench.runner.settle([step])

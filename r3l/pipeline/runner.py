@@ -1,16 +1,17 @@
 """How stages are run: as plain calls one after another, on threads side by side, or (flows/tasks.py) as Prefect
 tasks."""
 
+import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 
 from r3l.errors import Interrupted
 
-R = TypeVar("R")
 STAYS = "what is committed stays, and the next start goes on from there"
 MAX_THREADS = 256  # most of them wait for an engine or a world
+HEED_S = 0.5  # Ctrl-C and SIGTERM are heard within this time
 
 
 class Coming(Protocol):
@@ -18,20 +19,20 @@ class Coming(Protocol):
 
     def result(self) -> Any: ...
 
-    def wait(self) -> Any: ...
+    def add_done_callback(self, fn: Callable[[Any], None], /) -> None: ...
 
 
-class Done(Generic[R]):
-    """The future of a call that has already returned."""
+F = TypeVar("F", bound=Coming)
 
-    def __init__(self, value: R) -> None:
-        self.value = value
 
-    def result(self) -> R:
-        return self.value
-
-    def wait(self) -> None:
-        """Wait for nothing: the result is there."""
+def waited_for(future: F) -> F:
+    """Wait until a stage has ended, in turns: a signal that comes just as the main thread begins to wait for a lock is
+    not heard before that wait ends."""
+    over = threading.Event()
+    future.add_done_callback(lambda _: over.set())
+    while not over.wait(HEED_S):
+        pass
+    return future
 
 
 class Runner:
@@ -43,7 +44,9 @@ class Runner:
 
     def submit(self, stage: Callable[..., Any], *args: Any) -> Coming:
         """Begin a stage; futures among `args` (in lists, too) are waited for first."""
-        return Done(self.call(stage, *args))
+        future: Future[Any] = Future()
+        future.set_result(self.call(stage, *args))
+        return future
 
     def of_iteration(self, number: int) -> Self:
         """Give a runner for stages of another iteration, run beside those of the own one."""
@@ -80,25 +83,15 @@ class Threads(Runner):
         self._pool = ThreadPoolExecutor(MAX_THREADS, thread_name_prefix="r3l-stage")
 
     def submit(self, stage: Callable[..., Any], *args: Any) -> Coming:
-        return _Thread(self._pool.submit(self.call, stage, *args))
+        return self._pool.submit(self.call, stage, *args)
 
     def settle(self, futures: Sequence[Coming]) -> None:
-        wait([one.future for one in futures if isinstance(one, _Thread)])
-
-
-class _Thread:
-    def __init__(self, future: Future[Any]) -> None:
-        self.future = future
-
-    def result(self) -> Any:
-        return self.future.result()
-
-    def wait(self) -> None:
-        wait([self.future])
+        for future in futures:
+            waited_for(future)
 
 
 def wait_for_all(value: Any) -> Any:
     """Wait for the results of futures, also in lists; other values stay as they are."""
-    if isinstance(value, Done | _Thread):
+    if isinstance(value, Future):
         return value.result()
     return [wait_for_all(one) for one in value] if isinstance(value, list) else value

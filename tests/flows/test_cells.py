@@ -14,7 +14,6 @@ from r3l.errors import ConfigError
 from r3l.lab.study.cells import run_cells
 from r3l.lab.study.experiment import load_experiment
 from r3l.lab.study.whole import Only, run_experiment
-from r3l.pipeline.runner import Done, Runner, Threads
 from r3l.store.check import check_run
 from r3l.store.stage import Store
 
@@ -49,17 +48,6 @@ name = "from_start"
 settings = ["method.retry_from=\\"start\\""]
 """,
 )
-
-
-@pytest.mark.parametrize("runner", [Runner(), Threads()], ids=["plain", "threads"])
-def test_futures_among_a_stage_s_arguments_are_waited_for(runner):
-    def summed(numbers: list[int], more: int) -> int:
-        return sum(numbers) + more
-
-    assert runner.call(summed, [1, 2], 3) == 6
-    first = runner.submit(summed, [1, 2], 3)
-    assert first.result() == 6
-    assert runner.submit(summed, [first, Done(4)], first).result() == 16
 
 
 def test_a_part_of_an_experiment_is_named_by_arm_seed_and_rate():

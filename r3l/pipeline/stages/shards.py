@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from r3l.pipeline.logs import log
-from r3l.pipeline.runner import Coming
+from r3l.pipeline.runner import Coming, waited_for
 from r3l.pipeline.stages import calls, stage_io
 from r3l.pipeline.stages.calls import CALLS, plan_of
 from r3l.pipeline.workbench import Workbench
@@ -64,10 +64,10 @@ def shard_stages(bench: Workbench, batch: StageRef, shards: Sequence[int]) -> li
     with ended_together(bench, chains):
         for place, shard in enumerate(shards):
             if place >= most:
-                in_order(chains[place - most])[-1].wait()
+                waited_for(in_order(chains[place - most])[-1])
             chains.append({stage: [] for stage in CALLS})
             submit(bench, batch, shard, chains[-1])
-        return [future.result() for chain in chains for future in in_order(chain)]
+        return [waited_for(future).result() for chain in chains for future in in_order(chain)]
 
 
 @contextmanager
