@@ -3,30 +3,32 @@ text."""
 
 import asyncio
 import json
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
-from pydantic import ValidationError
-
-worker_module = pytest.importorskip("prefect_kubernetes.worker")
-from prefect.client.schemas.objects import FlowRun  # noqa: E402
-from prefect.settings import (  # noqa: E402
+from prefect.client.schemas.objects import FlowRun
+from prefect.settings import (
     PREFECT_API_AUTH_STRING,
     PREFECT_API_URL,
     PREFECT_SERVER_API_AUTH_STRING,
     temporary_settings,
 )
+from pydantic import ValidationError
 
-from tests.support.cluster_rules import container_findings, pod_findings, schema_finding  # noqa: E402
+from tests.support.cluster_rules import container_findings, pod_findings, schema_finding
 
+pytestmark = pytest.mark.skipif(find_spec("prefect_kubernetes") is None, reason="prefect_kubernetes is not installed")
 TEMPLATES = Path(__file__).parents[2] / "infra" / "k8s" / "base" / "templates"
 PLANTED = "r3l:planted-auth-string"
 
 
 def job_of(template: str, monkeypatch: pytest.MonkeyPatch, **values: Any) -> dict[str, Any]:
     """The manifest that the worker would send to the cluster, with the settings of infra/k8s/base/worker.yaml."""
+    from prefect_kubernetes import worker as worker_module  # late: each process that collects tests would load it
+
     sent: list[dict[str, Any]] = []
 
     class Cluster:

@@ -96,6 +96,7 @@ def test_an_iteration_and_its_questions_without_torch(tmp_path: Path) -> None:
     assert row == {"policy": result["result"]["policy"], "loss": pytest.approx(result["result"]["loss"])}
 
 
+@pytest.mark.slow
 def test_neither_the_preflight_nor_the_start_of_sampling_waits_for_what_it_does_not_need(tmp_path):
     """Settings, policy, tokenizer and tasks are looked over within a second, where torch alone takes longer; a policy
     that the engine knows samples without transformers, and without torch's compiler; the flow needs neither Prefect's

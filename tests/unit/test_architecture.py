@@ -190,6 +190,7 @@ import importlib, sys
 for name in sys.argv[1:]:
     importlib.import_module(name)
     heavy = {"torch", "prefect", "transformers", "alfworld", "textworld"} | ({"httpx"} if "engines" in name else set())
+    heavy |= {"numpy"} if name == "r3l.environments" else set()  # each worker of a world imports it
     if heavy := heavy & {*sys.modules}:
         sys.exit(f"{name} loads {heavy}")
 """

@@ -10,7 +10,6 @@ from typing import Literal
 from r3l.environments.webshop import pages
 from r3l.environments.webshop.catalogue import Goal, Product
 from r3l.environments.webshop.reward import score
-from r3l.environments.webshop.search import SearchIndex, document_text
 
 RESULTS_KEPT = 50
 
@@ -41,6 +40,9 @@ class Shop:
     """A catalogue with its search and its goals, shared by all sessions of a process."""
 
     def __init__(self, products: list[Product], goals: list[Goal], nouns: Callable[[str], list[str]]) -> None:
+        # late: numpy is a fifth of what a worker of any world imports
+        from r3l.environments.webshop.search import SearchIndex, document_text
+
         self.by_asin = {product.asin: product for product in products}
         self.goals = goals
         self.nouns = nouns
