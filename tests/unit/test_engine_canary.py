@@ -1,6 +1,7 @@
 """A wrong, stale or missing policy in the engine is caught by its log-probabilities."""
 
 import json
+import math
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -83,21 +84,34 @@ def scoring(logprobs: list[float]) -> Any:
     return SimpleNamespace(score=lambda token_ids: logprobs)
 
 
-@pytest.mark.parametrize("noise", [0.02, 0.2, 2.0])
+@pytest.mark.parametrize("noise", [0.02, 0.2, 0.5])
 def test_rounding_alone_is_never_taken_for_a_stale_policy(noise: float) -> None:
-    """A step of .1 a token under rounding of a fifth to twenty times that: stale is caught where that can be told, new
-    never refused."""
+    """A step of .1 a token under rounding of a fifth to five times that, of the engine's and of the trainer's scores:
+    stale is caught where that can be told, new never refused."""
     chance, caught_stale = random.Random(0), 0
-    for _ in range(200):
-        old = [-abs(chance.gauss(0, 2)) for _ in range(120)]
+    for _ in range(400):
+        old = [-abs(chance.gauss(0, 2)) for _ in range(255)]
         new = [logprob + chance.gauss(0, 0.1) for logprob in old]
-        rounded = [[logprob + chance.gauss(0, noise) for logprob in side] for side in (old, new)]
-        compare(scoring(rounded[1]), [0] * 121, new, 10.0, old)
+        rounded = [[logprob + chance.gauss(0, noise) for logprob in side] for side in (old, new, old, new)]
+        old, new = rounded[2:]  # as the trainer has them
+        compare(scoring(rounded[1]), [0] * 256, new, 10.0, old)
         try:
-            compare(scoring(rounded[0]), [0] * 121, new, 10.0, old)
+            compare(scoring(rounded[0]), [0] * 256, new, 10.0, old)
         except EngineError:
             caught_stale += 1
-    assert noise > 0.1 or caught_stale == 200
+    assert noise > 0.1 or caught_stale == 400
+
+
+def test_a_step_that_is_shorter_than_rounding_is_not_judged() -> None:
+    """A hundred tokens that the trainer's rounding moved by -.05 and the engine's by .0165 and .1 to either side: -.33
+    of the step is seen, with an error of .2, of whatever policy it is."""
+    old = [0.5] * 100
+    engine = [probability + 0.0165 + (0.1 if token % 2 else -0.1) for token, probability in enumerate(old)]
+    logs = [[math.log(probability) for probability in side] for side in (old, [0.45] * 100, engine)]
+    assert compare(scoring(logs[2]), [0] * 101, logs[1], 10.0, logs[0]) > 0.1
+    nearer = [math.log(0.5 + 0.001 * (-1) ** token) for token in range(100)]  # rounding a fiftieth of the step
+    with pytest.raises(EngineError, match=r"before the last update: 0\.00 \+- 0\.00"):
+        compare(scoring(nearer), [0] * 101, logs[1], 10.0, logs[0])
 
 
 def test_a_starting_policy_has_no_canary_and_a_broken_file_is_an_error(tmp_path: Path) -> None:
