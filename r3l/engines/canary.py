@@ -21,8 +21,8 @@ HALF, SURE, CLEAR = 0.5, 4.0, 1.5
 """Stale: less than half of the step is seen, by so many standard errors. As probabilities, not logarithms: tokens that
 are hardly ever drawn move most by rounding. Seen in bfloat16 (SmolLM2, three engines): .83 to 1.12 if not stale, -.22
 to .07 if stale, errors .04 to .12. A step that is less than `CLEAR` times as long as rounding is not judged: the
-trainer's two sides are rounded, too, which its share does not know. Of one half as long -.33 +- .19 was seen, of a
-policy that was not stale."""
+trainer's two sides are rounded, too, which the standard error does not know. Where it was half as long, -.33 +- .19 of
+it was seen of a policy that was not stale."""
 
 
 def check_canary(engine: Engine, path: Path | None, dtype: str, tolerance: float = 0.0) -> float | None:
@@ -98,16 +98,16 @@ def _compare(
 
 def _refuse_stale(name: str, scored: Sequence[float], logprobs: Sequence[float], before: Sequence[float]) -> None:
     """Raise `EngineError` where the engine still runs the policy from before the update: clearly less than half of the
-    step is seen, in probabilities. Rounding is at most what the engine differs from the nearer of the two policies."""
+    step is seen, in probabilities. Rounding is taken for what the engine differs from the nearer of the two sides."""
     old, new, probabilities = ([math.exp(logprob) for logprob in side] for side in (before, logprobs, scored))
-    if math.dist(old, new) <= CLEAR * min(math.dist(probabilities, old), math.dist(probabilities, new)):
+    length = math.dist(old, new)
+    if length <= CLEAR * min(math.dist(probabilities, old), math.dist(probabilities, new)):
         return
     step, change = ([b - a for a, b in zip(old, side, strict=True)] for side in (new, probabilities))
-    size = sum(one * one for one in step)
     # least squares: how much of the trainer's step explains what the engine changed
-    share = sum(a * b for a, b in zip(step, change, strict=True)) / size if size else 1.0
+    share = sum(a * b for a, b in zip(step, change, strict=True)) / length**2
     # the standard error of that share, from what the step does not explain
-    error = math.hypot(*[a * (b - share * a) for a, b in zip(step, change, strict=True)]) / size if size else 0.0
+    error = math.hypot(*[a * (b - share * a) for a, b in zip(step, change, strict=True)]) / length**2
     if share + SURE * error < HALF:
         raise EngineError(
             f"{name} runs the policy from before the last update: {share:.2f} +- {error:.2f} of the step that it "

@@ -11,7 +11,7 @@ from r3l.errors import Interrupted
 
 STAYS = "what is committed stays, and the next start goes on from there"
 MAX_THREADS = 256  # most of them wait for an engine or a world
-HEED_S = 0.5  # Ctrl-C and SIGTERM are heard within this time
+HEED_S = 0.5  # Ctrl-C and SIGTERM are heard within this time by who waits for a stage
 
 
 class Coming(Protocol):

@@ -84,19 +84,34 @@ def scoring(logprobs: list[float]) -> Any:
     return SimpleNamespace(score=lambda token_ids: logprobs)
 
 
-@pytest.mark.parametrize("noise", [0.02, 0.2, 0.5])
+@pytest.mark.parametrize("noise", [0.02, 0.2, 2.0])
 def test_rounding_alone_is_never_taken_for_a_stale_policy(noise: float) -> None:
-    """A step of .1 a token under rounding of a fifth to five times that, of the engine's and of the trainer's scores:
-    stale is caught where that can be told, new never refused."""
+    """A step of .1 a token under rounding of a fifth to twenty times that: stale is caught where that can be told, new
+    never refused."""
+    chance, caught_stale = random.Random(0), 0
+    for _ in range(200):
+        old = [-abs(chance.gauss(0, 2)) for _ in range(120)]
+        new = [logprob + chance.gauss(0, 0.1) for logprob in old]
+        rounded = [[logprob + chance.gauss(0, noise) for logprob in side] for side in (old, new)]
+        compare(scoring(rounded[1]), [0] * 121, new, 10.0, old)
+        try:
+            compare(scoring(rounded[0]), [0] * 121, new, 10.0, old)
+        except EngineError:
+            caught_stale += 1
+    assert noise > 0.1 or caught_stale == 200
+
+
+@pytest.mark.parametrize("noise", [0.02, 0.2, 0.5])
+def test_the_trainers_own_rounding_is_never_taken_for_one_either(noise: float) -> None:
+    """The same, of as many tokens as a canary has, with the trainer's two sides rounded like the engine's."""
     chance, caught_stale = random.Random(0), 0
     for _ in range(400):
         old = [-abs(chance.gauss(0, 2)) for _ in range(255)]
         new = [logprob + chance.gauss(0, 0.1) for logprob in old]
         rounded = [[logprob + chance.gauss(0, noise) for logprob in side] for side in (old, new, old, new)]
-        old, new = rounded[2:]  # as the trainer has them
-        compare(scoring(rounded[1]), [0] * 256, new, 10.0, old)
+        compare(scoring(rounded[1]), [0] * 256, rounded[3], 10.0, rounded[2])
         try:
-            compare(scoring(rounded[0]), [0] * 256, new, 10.0, old)
+            compare(scoring(rounded[0]), [0] * 256, rounded[3], 10.0, rounded[2])
         except EngineError:
             caught_stale += 1
     assert noise > 0.1 or caught_stale == 400

@@ -69,7 +69,7 @@ def test_a_store_answers_in_arrow_pandas_and_rows():
         assert len(tables.sql("FROM trajectories", runs=runs)) == rows
     assert len(tables.sql("FROM trajectories", runs=[])) == 0
     assert run.config(0).run == "sample"
-    assert run.check(quick=True) == []
+    assert run.check() == []
     for asked, said in (
         (lambda: tables.sql("FROM base", runs=["sample", "smaple"]), "run 'smaple': not in .*; it has sample"),
         (lambda: tables.sql("FROM base", runs=["."]), "run '.': not in "),  # a path within the store is no run
