@@ -20,7 +20,7 @@ EXPERIMENTS = sorted(Path("data/experiments").glob("*.toml"))
 OURS = {
     *("phase", "phase_alfworld", "field", "field_alfworld", "smollm2", "smollm2_whole", "reflector", "hypotheses"),
     *("names_thought", "latent", "guided_sft", "keeps", "smollm2_keeps", "kin", "kin_alfworld"),
-    *("smollm2_batches", "smollm2_prefix"),
+    *("smollm2_batches", "smollm2_prefix", "smollm2_held"),
 }
 FREE = {"group_size", "sync"}  # experiments whose arms differ in N on purpose
 
