@@ -1,5 +1,6 @@
 """The policy that a run starts from, made or fetched where it is not there; `starting_policy` only finds it."""
 
+import fcntl
 from pathlib import Path
 
 from r3l import plugins
@@ -28,10 +29,16 @@ def ensure_policy(config: Config) -> PolicySnapshot:
 
 
 def ensure_model(name: str, folder: Path) -> None:
-    """Make the model `name` in a folder where it is not there; nothing where no recipe is known."""
-    if not is_model(folder) and (recipe := recipe_of(name, folder)):
-        log().warning("policy folder %s is not there: %s", folder, recipe.says)
-        recipe.make(log().info)
+    """Make the model `name` in a folder where it is not there; nothing where no recipe is known. Of two processes that
+    want it, one makes it, and the other waits."""
+    if is_model(folder) or (recipe := recipe_of(name, folder)) is None:
+        return
+    log().warning("policy folder %s is not there: %s", folder, recipe.says)
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    with folder.with_name(f".{folder.name}.lock").open("ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # the kernel frees it when its holder dies
+        if not is_model(folder):
+            recipe.make(log().info)
 
 
 def recipe_of(name: str, folder: Path) -> Recipe | None:

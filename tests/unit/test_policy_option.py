@@ -2,7 +2,10 @@
 
 import json
 import shutil
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -80,6 +83,22 @@ def test_what_is_fetched_is_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         ensure_model("org/name@abc", folder)
     assert hub.asked == [("org/name", "abc")]
     assert (folder / "model.safetensors").read_text() == "w"
+
+
+def test_of_two_that_want_a_policy_one_makes_it_and_the_other_waits(monkeypatch, tmp_path):
+    hub = Hub(monkeypatch, tmp_path, config_dot_json="{}", model_dot_safetensors="w")
+    both_want_it = Barrier(2)
+    download = hub.download
+    monkeypatch.setattr("huggingface_hub.snapshot_download", lambda *a, **k: (time.sleep(0.2), download(*a, **k)))
+
+    def want() -> None:
+        both_want_it.wait()
+        ensure_model("org/name", Path("data/policies/hub/org/name"))
+
+    with ThreadPoolExecutor(2) as pool:
+        for one in [pool.submit(want) for _ in range(2)]:
+            one.result()
+    assert hub.asked == [("org/name", None)]
 
 
 @pytest.mark.parametrize(("files", "said"), [

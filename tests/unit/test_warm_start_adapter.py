@@ -17,6 +17,7 @@ from r3l.config.environments import HouseholdSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.household.world import HouseholdWorld
+from r3l.lab.warm_start import gguf_policy
 from r3l.lab.warm_start.gguf_policy import smollm2
 from r3l.lab.warm_start.household import adapter
 from r3l.lab.warm_start.household.demonstrations import HouseholdHabits, demonstrations
@@ -136,6 +137,28 @@ def test_the_adapter_that_ships_fits_its_preset(tmp_path: Path, monkeypatch: pyt
     found = adapter_of(locate(Path(config.policy.path)))
     assert found is not None
     assert found.samefile(shipped)
+
+
+def test_a_policy_of_smollm2_is_made_by_the_seed_in_its_name_and_no_half_of_it_is_taken(tiny, tmp_path, monkeypatch):
+    monkeypatch.setenv("R3L_HOME", str(tmp_path))
+    monkeypatch.setattr(adapter, "DEMONSTRATIONS", 12)
+    monkeypatch.setattr(adapter, "AS_SHIPPED", Schedule(steps=2, batch_tokens=1000, learning_rate=2e-2, warmup=1))
+    monkeypatch.setattr(gguf_policy, "smollm2", lambda folder: tiny)
+    folder = locate(Path("data/policies/smollm2-household-7"))
+    with monkeypatch.context() as patch:
+        patch.setattr(adapter, "export_policy", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            ensure_model("smollm2-household", folder)
+    assert adapter_of(folder) is None, "what was learned so far is no adapter of this policy"
+    ensure_model("smollm2-household", folder)
+    record = json.loads((folder / "warm_start.json").read_text())
+    assert (record["seed"], record["training"]["steps"], record["recipe"]) == (7, 2, "short")
+    assert snapshot_digest(folder) == record["digest"]
+    assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, f"{folder.name}-adapter"]
+
+
+def interrupted(*given: object) -> None:
+    raise KeyboardInterrupt
 
 
 @pytest.mark.slow

