@@ -2,6 +2,7 @@
 remembers, or goes on with a run of the checkout, and files that no test waits for the disk to have. A test file that
 needs a package of an extra which is not installed is skipped, and says so."""
 
+import gc
 import os
 import re
 
@@ -43,6 +44,22 @@ def unsynced():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda descriptor: None)
         yield
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """What collecting makes (the modules of torch, transformers and Prefect, 5,100 tests) lives as long as the session:
+    the garbage collector does not walk it, then or in any test."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
+def pytest_unconfigure() -> None:
+    gc.unfreeze()  # nanobind looks at the end for what was never freed
 
 
 @pytest.hookimpl(wrapper=True)
