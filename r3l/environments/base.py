@@ -74,7 +74,7 @@ def report(summary: str, cause: str, outcome: str, advice: str, pivot: int) -> d
 
 
 class Environment(Protocol):
-    """One task in play. Each world has one such class, listed in `r3l.environments.ENVIRONMENTS`."""
+    """One task in play. Each world has one such class, listed in `r3l.environments.kinds.ENVIRONMENTS`."""
 
     def reset(self, task: Task) -> Observation:
         """Start `task` afresh. Raise `WorldError` where the task does not exist."""

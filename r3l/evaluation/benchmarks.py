@@ -9,8 +9,8 @@ from pydantic import TypeAdapter
 from r3l.config import Config
 from r3l.config.compose import assign, merge, validate
 from r3l.config.environments import ENVIRONMENT_KINDS, AnyEnvironment, EnvironmentSettings
-from r3l.environments import ENVIRONMENTS, world_class
 from r3l.environments.base import Benchmark
+from r3l.environments.kinds import ENVIRONMENTS, world_class
 from r3l.errors import ConfigError
 
 KEPT = ("workers", "step_timeout_s", "episode_s", "data_root")  # settings of the machine, whatever world is asked for
@@ -18,8 +18,8 @@ KEPT = ("workers", "step_timeout_s", "episode_s", "data_root")  # settings of th
 
 BENCHMARKS: dict[str, Benchmark] = {  # of the worlds that ship
     name: replace(benchmark, environment={"kind": kind, **benchmark.environment})
-    for kind, world in ENVIRONMENTS.items()
-    for name, benchmark in getattr(world, "benchmarks", {}).items()
+    for kind in ENVIRONMENTS
+    for name, benchmark in getattr(world_class(kind), "benchmarks", {}).items()
 }
 
 

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import duckdb
 
-from r3l.environments import ENVIRONMENTS
 from r3l.environments.base import Leak
+from r3l.environments.kinds import ENVIRONMENTS, world_class
 from r3l.records import Reflection, Task, Trajectory, Turn
 from r3l.store.catalog import connect
 from r3l.store.damage import Finding
@@ -52,9 +52,9 @@ def leaks_in_store(connection: duckdb.DuckDBPyConnection) -> list[Leak]:
 def played_for_gold(connection: duckdb.DuckDBPyConnection) -> list[tuple[list[Any], Any]]:
     """List the iterations of worlds that know gold answers, each with its world."""
     return [
-        (place, world)
+        (place, world_class(kind))
         for *place, kind in connection.execute(PLACES).fetchall()
-        if (world := ENVIRONMENTS.get(kind)) and hasattr(world, "gold_leaks")
+        if kind in ENVIRONMENTS and hasattr(world_class(kind), "gold_leaks")
     ]
 
 

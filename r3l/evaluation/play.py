@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from r3l.config import Config
-from r3l.environments import tasks_of
+from r3l.environments.kinds import tasks_of
 from r3l.errors import ConfigError
 from r3l.evaluation.benchmarks import Posed
 from r3l.exploration.explorer import Explorer, gather_all

@@ -17,8 +17,8 @@ from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.model_folder import adapter_config, check_context, check_targets, check_variant
 from r3l.engines.vllm.own_process import interpreter
-from r3l.environments import ENVIRONMENTS, make_world, tasks_of
 from r3l.environments.base import Packaged, shown_by, tools_of
+from r3l.environments.kinds import ENVIRONMENTS, make_world, tasks_of
 from r3l.errors import ConfigError
 from r3l.evaluation.play import evaluated_tasks
 from r3l.methods import METHODS, plan

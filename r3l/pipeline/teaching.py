@@ -10,8 +10,8 @@ from r3l.config.methods.shared import GuidedSettings
 from r3l.engines import make_engine
 from r3l.engines.chat_format import ChatFormat
 from r3l.engines.teacher import PolicyTeacher, Teacher
-from r3l.environments import has_oracle, kinds_with, make_world
 from r3l.environments.base import Hinting
+from r3l.environments.kinds import has_oracle, kinds_with, make_world
 from r3l.errors import ConfigError
 from r3l.methods import plan
 from r3l.pipeline.policies import on_a_server, starting_policy, teacher_policy

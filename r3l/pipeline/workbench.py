@@ -14,8 +14,8 @@ from r3l.config.section import from_settings
 from r3l.engines.base import Engine, Hosting, PolicySnapshot, Replicated
 from r3l.engines.canary import CANARY, check_canary
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import has_oracle, make_world
 from r3l.environments.base import World, tools_of
+from r3l.environments.kinds import has_oracle, make_world
 from r3l.errors import Interrupted
 from r3l.exploration.explorer import Explorer, Incidents, Limits
 from r3l.exploration.progress import Progress

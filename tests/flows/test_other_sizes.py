@@ -3,7 +3,7 @@ is called the same that is not."""
 
 import pytest
 
-from r3l.environments import world_class
+from r3l.environments.kinds import world_class
 from r3l.errors import Pruned
 from r3l.pipeline import replay
 from r3l.pipeline.workbench import Replay

@@ -15,7 +15,7 @@ from flows import prefect_settings
 from flows.serving import background, tied
 from r3l.audit.web.sandbox import Asked
 from r3l.config.environments import HouseholdSettings
-from r3l.environments import make_world
+from r3l.environments.kinds import make_world
 from r3l.environments.math.grader import GraderProcess
 from r3l.environments.workers.pool import WorldPool
 from r3l.pipeline.tracking.feed import run_tracker

@@ -12,9 +12,9 @@ import pytest
 
 from r3l.config.environments import HouseholdSettings, MathSettings
 from r3l.config.environments.adapters import GymnasiumSettings, ToolsSettings, VerifiersSettings
-from r3l.environments import ENVIRONMENTS
 from r3l.environments.adapters.gym import GymnasiumEnvironment, GymnasiumWorld
 from r3l.environments.household.world import HouseholdWorld
+from r3l.environments.kinds import ENVIRONMENTS
 from r3l.environments.math.world import MathWorld
 from r3l.environments.outside import step_of
 from r3l.environments.tools.world import ToolWorld

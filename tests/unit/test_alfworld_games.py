@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from r3l.config.environments import AlfworldSettings
-from r3l.environments import make_world
 from r3l.environments.alfworld.engine import GameEngine
 from r3l.environments.alfworld.game_files import list_games, write_game
 from r3l.environments.alfworld.games import KITCHEN_TYPES, Game, generate_game
 from r3l.environments.alfworld.parsing import memoised_parsing
 from r3l.environments.alfworld.rooms import TASK_TYPES
+from r3l.environments.kinds import make_world
 from r3l.errors import WorldError
 from tests.unit.alfworld_winner import winning_actions
 

@@ -7,12 +7,12 @@ import pytest
 from textworld.logic import Proposition, Signature
 
 from r3l.config.environments import AlfworldSettings
-from r3l.environments import make_world
 from r3l.environments.alfworld.engine import GameEngine
 from r3l.environments.alfworld.errand import SubGoals
 from r3l.environments.alfworld.game_files import games_root, read_trajectory, write_game
 from r3l.environments.alfworld.games import generate_game
 from r3l.environments.alfworld.parsing import memoised_parsing
+from r3l.environments.kinds import make_world
 from tests.unit.alfworld_winner import winning_actions
 
 Steps = list[tuple[str, float]]

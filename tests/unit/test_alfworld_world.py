@@ -6,9 +6,9 @@ from dataclasses import replace
 import pytest
 
 from r3l.config.environments import AlfworldSettings
-from r3l.environments import make_world
 from r3l.environments.alfworld.game_files import games_root, read_trajectory
 from r3l.environments.base import World
+from r3l.environments.kinds import make_world
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
 from r3l.records import Task

@@ -181,16 +181,17 @@ def imported_modules(path: Path) -> set[str]:
 
 
 LIGHT = (
-    "r3l.config r3l.environments r3l.engines r3l.engines.canary r3l.records r3l.stages r3l.store.stage "
-    "r3l.store.catalog r3l.store.check r3l.methods r3l.audit.web.app r3l.planning.plan "
-    "flows.cli.commands.tables flows.cli.commands.look flows.cli.commands.prepare"
+    "r3l.environments.math.grader_process r3l.config r3l.environments.workers.worker r3l.engines r3l.engines.canary "
+    "r3l.records r3l.stages r3l.store.stage r3l.store.catalog r3l.store.check r3l.methods r3l.audit.web.app "
+    "r3l.planning.plan flows.cli.commands.tables flows.cli.commands.look flows.cli.commands.prepare"
 )
 IMPORTED = """
 import importlib, sys
 for name in sys.argv[1:]:
     importlib.import_module(name)
     heavy = {"torch", "prefect", "transformers", "alfworld", "textworld"} | ({"httpx"} if "engines" in name else set())
-    heavy |= {"numpy"} if name == "r3l.environments" else set()  # each worker of a world imports it
+    # what starts once for each worker of a world, and once for each grader
+    heavy |= {"numpy", "pydantic"} if "grader" in name else {"numpy"} if "worker" in name else set()
     if heavy := heavy & {*sys.modules}:
         sys.exit(f"{name} loads {heavy}")
 """
@@ -227,7 +228,7 @@ def test_flows_and_the_trainer_name_no_method():
 
 def test_no_environment_is_named_outside_its_folder():
     """Adding a world touches its folder, its settings and a preset. Texts that a person reads may give examples."""
-    from r3l.environments import ENVIRONMENTS
+    from r3l.environments.kinds import ENVIRONMENTS
     from r3l.evaluation.benchmarks import BENCHMARKS
 
     names = {*ENVIRONMENTS, *BENCHMARKS} - {"tools", "dapo"}  # which chat templates have, too, and a method

@@ -9,7 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app_of
-from r3l.environments import tasks_of
+from r3l.environments.kinds import tasks_of
 from r3l.errors import ConfigError
 from r3l.lab.study.compare import Spent, area, first_at, median, plateau, rise, summarise_arm
 from r3l.lab.study.experiment import Cell, load_experiment, plan_lines, run_name

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from r3l.config import Config, compose
-from r3l.environments import make_world
+from r3l.environments.kinds import make_world
 from r3l.errors import ConfigError
 from r3l.evaluation.benchmarks import BENCHMARKS, pose, pose_benchmark, with_environment
 

@@ -22,11 +22,11 @@ from r3l.config.methods.shared import GuidedSettings
 from r3l.engines.base import Sampling
 from r3l.engines.served_teacher import ServedTeacher
 from r3l.engines.teacher import PolicyTeacher
-from r3l.environments import verdict_of
 from r3l.environments.alfworld.world import hints as alfworld_hints
 from r3l.environments.alfworld.world import lying
 from r3l.environments.household.goal import VAGUE
 from r3l.environments.household.world import HouseholdWorld
+from r3l.environments.kinds import verdict_of
 from r3l.errors import ConfigError, EngineError, Interrupted, ServerAway, StoreError
 from r3l.exploration import stages
 from r3l.judge.bench import Bench

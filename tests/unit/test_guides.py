@@ -12,7 +12,7 @@ from flows.cli import app as cli
 from r3l import plugins
 from r3l.config import compose
 from r3l.config.compose import Asked, compose_asked
-from r3l.environments import make_world
+from r3l.environments.kinds import make_world
 from r3l.evaluation.benchmarks import pose_benchmark
 from r3l.planning.memory import SIZES, fits
 from tests.unit.test_readme import commands, parsed

@@ -8,8 +8,8 @@ import pytest
 from r3l import plugins
 from r3l.config.compose import compose
 from r3l.config.environments.adapters import GymnasiumSettings
-from r3l.environments import make_world, tasks_of
 from r3l.environments.adapters.texts import object_named
+from r3l.environments.kinds import make_world, tasks_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import ConfigError, WorldError

@@ -6,7 +6,6 @@ import random
 import pytest
 
 from r3l.config.environments import HouseholdSettings
-from r3l.environments import tasks_of
 from r3l.environments.base import Step
 from r3l.environments.household.engine import HouseholdEngine
 from r3l.environments.household.game import Game, Wanted
@@ -14,6 +13,7 @@ from r3l.environments.household.generator import first_games
 from r3l.environments.household.oracle import replay
 from r3l.environments.household.solver import solve
 from r3l.environments.household.world import HouseholdEnvironment, HouseholdWorld
+from r3l.environments.kinds import tasks_of
 from r3l.errors import ConfigError, WorldError
 from r3l.lab.warm_start.household.player import play
 from r3l.records import Task

@@ -15,7 +15,8 @@ import reasoning_gym
 
 from r3l.environments.math.forms import FORMS, formula
 from r3l.environments.math.grader import AT_ONCE, WALL_SHARE, Grade, Grader, GraderProcess
-from r3l.environments.math.procedural import KINDS, as_problem
+from r3l.environments.math.offered import KINDS
+from r3l.environments.math.procedural import as_problem
 from r3l.errors import WorldError
 
 LIMIT = 0.5  # of processor time

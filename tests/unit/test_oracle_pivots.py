@@ -5,10 +5,10 @@ import json
 import pytest
 
 from r3l.config.environments import AlfworldSettings, HouseholdSettings, WebShopSettings
-from r3l.environments import has_oracle, verdict_of
 from r3l.environments.base import Verdict
 from r3l.environments.household.oracle import oracle_pivot
 from r3l.environments.household.world import HouseholdWorld
+from r3l.environments.kinds import has_oracle, verdict_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import WorldError
 from r3l.exploration.oracle import oracle_stage

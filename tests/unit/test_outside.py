@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from r3l import plugins
-from r3l.environments import make_world
 from r3l.environments.base import Reply, Verdict
+from r3l.environments.kinds import make_world
 from r3l.environments.outside import reply_of, tasks_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import WorldError

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from r3l.config import compose
-from r3l.environments import ENVIRONMENTS
 from r3l.environments.base import Packaged
+from r3l.environments.kinds import ENVIRONMENTS
 from r3l.errors import ConfigError, EngineError, WorldError
 from r3l.pipeline import preflight
 from r3l.system import packages as system_packages

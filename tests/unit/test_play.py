@@ -6,7 +6,7 @@ from flows.cli.app import app_of
 from r3l import plugins
 from r3l.config import compose
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world
+from r3l.environments.kinds import make_world
 from r3l.pipeline.policies import starting_policy
 
 SLOW = "tests.support.slow_world:SlowWorld"

@@ -16,8 +16,8 @@ from r3l.config import Config, compose
 from r3l.config.compose import compose_asked
 from r3l.config.form import Form
 from r3l.engines import maker
-from r3l.environments import has_oracle, make_world, verdict_of, world_class
 from r3l.environments.adapters.texts import object_named
+from r3l.environments.kinds import has_oracle, make_world, verdict_of, world_class
 from r3l.environments.prepare.prepare import prepare
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import ConfigError, StoreError, WorldError

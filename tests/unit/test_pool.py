@@ -19,7 +19,7 @@ import pytest
 from r3l import plugins
 from r3l.config import compose
 from r3l.config.environments import AlfworldSettings, HouseholdSettings
-from r3l.environments import make_world
+from r3l.environments.kinds import make_world
 from r3l.environments.workers.pool import WorldPool
 from r3l.environments.workers.process import START_TIMEOUT_S, WorkerProcess
 from r3l.environments.workers.surviving import SURVIVED

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from r3l.environments import make_world
 from r3l.environments.alfworld import game_files
+from r3l.environments.kinds import make_world
 from r3l.environments.math.benchmarks import BENCHMARKS
 from r3l.environments.prepare.files import fetch, fingerprint, silent, unpack
 from r3l.environments.prepare.prepare import prepare, settings_of

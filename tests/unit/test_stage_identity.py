@@ -10,15 +10,16 @@ from typing import Any, get_args
 import pytest
 from pydantic import Field, ValidationError
 
-from r3l import environments, plugins
+from r3l import plugins
 from r3l.config import Config, compose
 from r3l.config.compose import PATH
 from r3l.config.engines import ENGINE_KINDS
 from r3l.config.environments import ENVIRONMENT_KINDS
 from r3l.config.methods import METHOD_KINDS
 from r3l.config.section import Section, settings_of
-from r3l.environments import replies, world_class
+from r3l.environments import kinds, replies
 from r3l.environments.household.world import HouseholdWorld
+from r3l.environments.kinds import world_class
 from r3l.exploration import prompting
 from r3l.pipeline.policies import Policies
 from r3l.pipeline.stages import identity
@@ -235,7 +236,7 @@ def test_the_prompts_and_remarks_of_an_environment_from_outside_count_too(monkey
         def system_prompt(self) -> str:
             return self.said
 
-    monkeypatch.setitem(environments.ENVIRONMENTS, "household", Own)
+    monkeypatch.setattr(kinds, "world_class", lambda kind: Own)
     seen = [fingerprints(config := compose(environment="household"))["base"]]
     monkeypatch.setattr(Own, "said", "You are the cook.")
     seen.append(fingerprints(config)["base"])

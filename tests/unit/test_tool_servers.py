@@ -12,8 +12,8 @@ pytest.importorskip("mcp")
 
 from r3l import plugins
 from r3l.config.environments.adapters import ToolsSettings
-from r3l.environments import make_world
 from r3l.environments.base import tools_of
+from r3l.environments.kinds import make_world
 from r3l.environments.tools.servers import Servers
 from r3l.environments.workers.pool import WorldPool
 from r3l.errors import ServerAway, WorldError

@@ -11,8 +11,8 @@ from r3l.config.compose import compose
 from r3l.config.environments.adapters import ToolsSettings
 from r3l.engines.base import Completion
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world, tasks_of
 from r3l.environments.base import shown_by, tools_of
+from r3l.environments.kinds import make_world, tasks_of
 from r3l.environments.tools.functions import Function
 from r3l.environments.tools.warehouse import Warehouse
 from r3l.environments.workers.pool import WorldPool

@@ -10,8 +10,8 @@ from types import ModuleType
 import pytest
 
 from r3l.config.environments.adapters import VerifiersSettings
-from r3l.environments import make_world
 from r3l.environments.base import tools_of
+from r3l.environments.kinds import make_world
 from r3l.environments.workers.sessions import Sessions
 from r3l.errors import WorldError
 

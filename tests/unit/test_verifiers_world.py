@@ -3,7 +3,7 @@
 import pytest
 
 from r3l.config.environments.adapters import VerifiersSettings
-from r3l.environments import tasks_of
+from r3l.environments.kinds import tasks_of
 from r3l.environments.verifiers.conversation import new_messages, opening_text
 from r3l.errors import ConfigError, WorldError
 

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("thefuzz", reason="the extra [webshop] is not installed")
 from r3l.config.environments import WebShopSettings
-from r3l.environments import make_world
+from r3l.environments.kinds import make_world
 from r3l.environments.webshop.catalogue import Goal, Product, Review
 from r3l.environments.webshop.nouns import title_words
 from r3l.environments.webshop.session import Shop, parse_action

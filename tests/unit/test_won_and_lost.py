@@ -18,11 +18,11 @@ from r3l.config.environments import (
     ScienceWorldSettings,
     WebShopSettings,
 )
-from r3l.environments import make_world
 from r3l.environments.base import World
 from r3l.environments.household.engine import HouseholdEngine
 from r3l.environments.household.game import Game
 from r3l.environments.household.solver import solve
+from r3l.environments.kinds import make_world
 from r3l.environments.workers.sessions import Sessions
 from r3l.records import Task
 

@@ -276,7 +276,7 @@ def play(
     """Play a task by hand: see what a policy sees, its rewards and admissible actions, and roll back."""
     from flows.cli.screen.by_hand import Player, chat_of, task_named
     from flows.cli.settings import settings
-    from r3l.environments import make_world, tasks_of
+    from r3l.environments.kinds import make_world, tasks_of
     from r3l.environments.workers.pool import WorldPool
     from r3l.exploration.by_hand import ByHand
     from r3l.pipeline.preflight import check_packages

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from r3l.environments.math.procedural import KINDS
+from r3l.environments.math.offered import KINDS
 from r3l.environments.math.reading import Unreadable, readable, same
 from r3l.system.line_process import private_output, write
 

@@ -7,34 +7,12 @@ from itertools import islice
 from typing import Any
 
 from r3l.config.environments import MathSettings
+from r3l.environments.math.offered import KINDS
 from r3l.environments.math.problems import Problem
 from r3l.errors import WorldError
 from r3l.system.packages import import_package
 from r3l.system.seeds import derive
 
-# Kinds whose scorers compare text or numbers. Not offered: scorers that run an answer as code
-# (polynomial_multiplication, simple_integration, ...) and those that a wrong answer can satisfy (complex_arithmetic
-# takes nan, calendar_arithmetic any number where a negative one is right).
-KINDS = (
-    "base_conversion",
-    "basic_arithmetic",
-    "chain_sum",
-    "count_bits",
-    "count_primes",
-    "decimal_arithmetic",
-    "decimal_chain_sum",
-    "fraction_simplification",
-    "gcd",
-    "gsm_symbolic",
-    "lcm",
-    "leg_counting",
-    "number_sequence",
-    "power_function",
-    "prime_factorization",
-    "products",
-    "simple_equations",
-    "simple_geometry",
-)
 HELDOUT_SHARE = 5  # one question of so many is held out
 TRIES = 40  # entries looked at for each that is asked for
 

@@ -17,8 +17,8 @@ from pydantic import TypeAdapter, ValidationError
 
 from r3l import plugins
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
-from r3l.environments import ENVIRONMENTS, make_world, world_class
 from r3l.environments.base import DataPlan, OnProgress, Preparable
+from r3l.environments.kinds import ENVIRONMENTS, make_world, world_class
 from r3l.environments.prepare.files import Fingerprint, fingerprint, silent
 from r3l.errors import ConfigError, WorldError
 from r3l.records import Task

@@ -129,7 +129,7 @@ class WorldPool:
         """Ask what the environment's oracle says of a failed episode; arguments as of `rollback`, `name` is for
         messages.
 
-        It fails with `WorldError` where the environment has no oracle (`r3l.environments.has_oracle`).
+        It fails with `WorldError` where the environment has no oracle (`r3l.environments.kinds.has_oracle`).
         """
         call_arguments = {"task": asdict(task), "actions": actions, "observations": observations}
         return surviving(

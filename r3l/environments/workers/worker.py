@@ -24,8 +24,8 @@ from pydantic import TypeAdapter
 
 from r3l import plugins
 from r3l.config.environments import AnyEnvironment, EnvironmentSettings
-from r3l.environments import make_world, verdict_of
 from r3l.environments.base import Environment, Hinting, Waiting
+from r3l.environments.kinds import make_world, verdict_of
 from r3l.environments.outside import checked_verdict, hints_of, message_of
 from r3l.environments.workers.sessions import Session, Sessions
 from r3l.errors import ServerAway, WorldError

@@ -14,10 +14,10 @@ from r3l.config.sections import PolicySettings
 from r3l.engines import make_engine
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world, tasks_of
 from r3l.environments.alfworld.errand import Errand
 from r3l.environments.alfworld.game_files import games_root, read_trajectory
 from r3l.environments.alfworld.oracle import Record
+from r3l.environments.kinds import make_world, tasks_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.episode import Played, Start, play
 from r3l.exploration.explorer import Explorer, Limits

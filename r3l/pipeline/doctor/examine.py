@@ -9,8 +9,8 @@ from r3l.config import Config
 from r3l.config.machines import Machine
 from r3l.engines.base import PolicySnapshot
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world
 from r3l.environments.base import tools_of
+from r3l.environments.kinds import make_world
 from r3l.errors import R3LError
 from r3l.pipeline.doctor import folder as of
 from r3l.pipeline.doctor.findings import Finding, fails, guard, unasked, works

@@ -7,7 +7,7 @@ from r3l.config import Config
 from r3l.engines.base import Engine, PolicySnapshot
 from r3l.engines.canary import TOLERANCES, compare
 from r3l.engines.chat_format import ChatFormat
-from r3l.environments import make_world, tasks_of
+from r3l.environments.kinds import make_world, tasks_of
 from r3l.environments.workers.pool import WorldPool
 from r3l.exploration.explorer import Explorer
 from r3l.exploration.stages import base_stage, reflections_stage

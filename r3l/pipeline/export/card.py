@@ -9,8 +9,8 @@ from typing import Any
 
 from r3l.config import Config
 from r3l.engines.made_policies import HUB, hub_name
-from r3l.environments import make_world
 from r3l.environments.base import Sourced
+from r3l.environments.kinds import make_world
 from r3l.errors import R3LError
 from r3l.evaluation.score import score
 from r3l.pipeline.summary import figure

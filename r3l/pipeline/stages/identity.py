@@ -9,8 +9,8 @@ from typing import Any
 from r3l.config import Config
 from r3l.config.methods.shared import MethodSettings
 from r3l.config.section import settings_of
-from r3l.environments import data_of, make_world
 from r3l.environments.base import Versioned, shown_by
+from r3l.environments.kinds import data_of, make_world
 from r3l.exploration.prompting import continued_messages, guidance, reflection_messages
 from r3l.methods import METHODS, method_of, plan
 from r3l.pipeline.workbench import Workbench

@@ -5,7 +5,7 @@ from random import Random
 
 from r3l.config import Config
 from r3l.config.sections import RolloutSettings
-from r3l.environments import tasks_of
+from r3l.environments.kinds import tasks_of
 from r3l.errors import ConfigError
 from r3l.records import Task
 from r3l.system.seeds import derive
