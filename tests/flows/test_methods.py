@@ -131,9 +131,9 @@ def test_an_optimiser_state_that_was_lost_or_changed_stops_the_next_iteration_an
 # Four tasks, N = 4: bases, and retries at most. DAPO may sample up to three times as many tasks again.
 EXPECTED = {
     **dict.fromkeys(
-        ("paper", "released", "r3l_small_steps", "r3l_without_positive", "r3l_without_credit", "reflect_grpo"), (8, 8)
+        ("paper", "released", "r3l_small_steps", "r3l_held", "r3l_without_positive", "r3l_without_credit"), (8, 8)
     ),
-    **dict.fromkeys(("agent_rlvr", "reflect_retry_reward", "rltf_sd", "serl", "erl"), (8, 8)),
+    **dict.fromkeys(("reflect_grpo", "agent_rlvr", "reflect_retry_reward", "rltf_sd", "serl", "erl"), (8, 8)),
     **dict.fromkeys(("critique_grpo", "critique_grpo_as_paper", "reflect_grpo_as_paper"), (16, 16)),
     "hint": (16, 16),
 }

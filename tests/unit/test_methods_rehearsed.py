@@ -20,7 +20,7 @@ PAGE = Path(__file__).parents[2] / "data" / "METHODS.md"
 # Passes at S > 1: the behaviour policy and the policy itself for a ratio, the reference and the policy itself for a KL
 # term, the policy behind the teacher's context.
 PASSES = {
-    2: "critique_grpo_as_paper released dapo bapo dr_grpo hint",
+    2: "r3l_held critique_grpo_as_paper released dapo bapo dr_grpo hint",
     3: "grpo grpo_pa gspo ngrpo gigpo hgpo sdpo rlsd serl erl process_supervision vineppo reflect_grpo "
     "reflect_grpo_as_paper reflect_retry_reward critique_grpo",
 }

@@ -105,6 +105,14 @@ def test_small_steps_change_the_step_and_what_a_reflection_weighs_and_nothing_el
     ]
 
 
+def test_what_holds_a_pretrained_model_is_a_penalty_on_the_short_steps_that_reflections_are_weighed_in():
+    assert diff_presets("r3l_small_steps", "r3l_held") == [
+        ("method.kl_coefficient", 0.0, 0.2),
+        ("method.kl_estimator", "k3", "k2"),
+        ("training.epochs", 2, 1),
+    ]
+
+
 @pytest.mark.parametrize("method", ["grpo", "opmd"])
 def test_amplification_is_a_setting_of_any_method(method):
     assert diff_presets(method, f"{method}_pa") == [
