@@ -27,8 +27,8 @@ LOCKED = (
 def query(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> pa.Table:
-    """Run one statement; DuckDB tells columns of one name apart (``run``, ``run_1``). Raise `StoreError` with DuckDB's
-    own words where it can't be run."""
+    """Run one statement; DuckDB tells columns of one name apart (``run``, ``run_1``), and decimals become numbers. Raise
+    `StoreError` with DuckDB's own words where it can't be run."""
     try:
         relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
         if relation is not None and len(set(relation.columns)) < len(relation.columns):
@@ -36,7 +36,21 @@ def query(
         table = relation.to_arrow_table() if relation is not None else None
     except (duckdb.Error, UnicodeDecodeError) as error:  # DuckDB may cut its message within a character
         raise StoreError(f"this query can't be run: {error}") from error
-    return pa.table({}) if table is None else table
+    return pa.table({}) if table is None else with_plain_numbers(table)
+
+
+def with_plain_numbers(table: pa.Table) -> pa.Table:
+    """Cast decimals, as which Arrow has a sum of whole numbers and a number that is written with a point: to whole
+    numbers where they are some and fit into 64 bits, else to floats. JSON and pandas know no decimals."""
+    for k, field in enumerate(table.schema):
+        if pa.types.is_decimal(field.type):
+            column = table.column(k)
+            try:
+                column = column.cast(pa.int64() if field.type.scale == 0 else pa.float64())
+            except pa.ArrowInvalid:
+                column = column.cast(pa.float64())
+            table = table.set_column(k, field.name, column)
+    return table
 
 
 def require_runs(store: Store, runs: Sequence[str]) -> None:

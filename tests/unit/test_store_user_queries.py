@@ -1,5 +1,6 @@
 """SQL that others wrote reads the tables of the store, and nothing else."""
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,6 +42,16 @@ def test_the_tables_can_be_looked_over(connection):
     assert "pivots" in ask(connection, "SHOW TABLES")["name"].to_pylist()
     assert ask(connection, "DESCRIBE pivots").num_rows > 20
     assert ask(connection, "SUMMARIZE base").num_rows > 10
+
+
+@pytest.mark.parametrize(("expression", "number"), [
+    ("sum(1)", 21), ("max(0.5)", 0.5), ("sum(2.5)", 52.5), ("sum(9223372036854775807)", 21 * 2.0**63),
+    ("sum(turn) FILTER (turn < 0)", None),
+])  # fmt: skip
+def test_sums_and_numbers_with_a_point_are_numbers_of_json(connection, expression, number):
+    (row,) = ask(connection, f"SELECT {expression} AS n FROM turns").to_pylist()
+    assert json.loads(json.dumps(row["n"])) == number
+    assert type(row["n"]) is type(number)
 
 
 def test_columns_of_one_name_are_told_apart_and_their_order_stays(connection):
