@@ -27,7 +27,7 @@ LOCKED = (
 def query(
     connection: duckdb.DuckDBPyConnection, sql: str, parameters: Sequence[Any] | Mapping[str, Any] = ()
 ) -> pa.Table:
-    """Run one statement; DuckDB tells columns of one name apart (``run``, ``run_1``), and decimals become numbers. Raise
+    """Run one statement. DuckDB tells columns of one name apart (``run``, ``run_1``); decimals become numbers. Raise
     `StoreError` with DuckDB's own words where it can't be run."""
     try:
         relation = connection.sql(sql, params=dict(parameters) if isinstance(parameters, Mapping) else list(parameters))
