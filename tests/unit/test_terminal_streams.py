@@ -66,7 +66,7 @@ def test_json_has_no_number_that_json_lacks(root):
     def refuse(text: str) -> None:
         raise AssertionError(text)
 
-    assert json.loads(said.stdout, parse_constant=refuse) == {"a": None, "b": [None, 1.0], "c": {"x": None}, "d": "0.5"}
+    assert json.loads(said.stdout, parse_constant=refuse) == {"a": None, "b": [None, 1.0], "c": {"x": None}, "d": 0.5}
 
 
 def test_every_command_prints_json_through_the_one_function():
