@@ -20,7 +20,8 @@ ENVIRONMENTS = {
     "verifiers": "verifiers.world:VerifiersWorld",
     "webshop": "webshop.world:WebShopWorld",
 }
-"""The worlds that ship: module in this package, and class. A process of one world imports no other."""
+"""The worlds that ship: module in this package, and class. A process imports the world that it plays, and what that
+one is built on."""
 
 
 def make_world(settings: EnvironmentSettings) -> World:

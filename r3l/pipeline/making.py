@@ -48,7 +48,7 @@ def recipe_of(name: str, folder: Path) -> Recipe | None:
 
 
 def merge_recipe(name: str, folder: Path) -> Recipe | None:
-    """Find how the policy of the adapter in the folder NAME-adapter is merged into its base."""
+    """Find how the adapter in the folder NAME-adapter is merged into its base; None where there is no such adapter."""
     adapter = adapter_of(folder)
     base = base_of(adapter) if adapter else None
     if adapter is None or base is None:

@@ -40,8 +40,8 @@ def query(
 
 
 def with_plain_numbers(table: pa.Table) -> pa.Table:
-    """Cast decimals, as which Arrow has a sum of whole numbers and a number that is written with a point: to whole
-    numbers where they are some and fit into 64 bits, else to floats. JSON and pandas know no decimals."""
+    """Turn columns of decimals into whole numbers of 64 bits, or into floats where they have digits behind the point or
+    do not fit. JSON lacks decimals, and DuckDB gives one for a sum of whole numbers and for a number with a point."""
     for k, field in enumerate(table.schema):
         if pa.types.is_decimal(field.type):
             column = table.column(k)

@@ -181,17 +181,20 @@ def imported_modules(path: Path) -> set[str]:
 
 
 LIGHT = (
-    "r3l.environments.math.grader_process r3l.config r3l.environments.workers.worker r3l.engines r3l.engines.canary "
-    "r3l.records r3l.stages r3l.store.stage r3l.store.catalog r3l.store.check r3l.methods r3l.audit.web.app "
-    "r3l.planning.plan flows.cli.commands.tables flows.cli.commands.look flows.cli.commands.prepare"
+    "r3l.environments.math.grader_process r3l.config r3l.environments.workers.worker r3l.environments.kinds "
+    "r3l.engines r3l.engines.canary r3l.records r3l.stages r3l.store.stage r3l.store.catalog r3l.store.check "
+    "r3l.methods r3l.audit.web.app r3l.planning.plan "
+    "flows.cli.commands.tables flows.cli.commands.look flows.cli.commands.prepare"
 )
 IMPORTED = """
 import importlib, sys
 for name in sys.argv[1:]:
-    importlib.import_module(name)
+    module = importlib.import_module(name)
+    for kind in getattr(module, "ENVIRONMENTS", ()):
+        module.world_class(kind)
     heavy = {"torch", "prefect", "transformers", "alfworld", "textworld"} | ({"httpx"} if "engines" in name else set())
-    # what starts once for each worker of a world, and once for each grader
-    heavy |= {"numpy", "pydantic"} if "grader" in name else {"numpy"} if "worker" in name else set()
+    # what starts once for each grader, and once for each worker, with its world
+    heavy |= {"numpy", "pydantic"} if "grader" in name else {"numpy"} if ".environments." in name else set()
     if heavy := heavy & {*sys.modules}:
         sys.exit(f"{name} loads {heavy}")
 """

@@ -17,7 +17,7 @@ from r3l.config.environments import HouseholdSettings
 from r3l.config.sections import PolicySettings
 from r3l.engines.chat_format import ChatFormat
 from r3l.environments.household.world import HouseholdWorld
-from r3l.lab.warm_start import gguf_policy
+from r3l.lab.warm_start import recipes
 from r3l.lab.warm_start.gguf_policy import smollm2
 from r3l.lab.warm_start.household import adapter
 from r3l.lab.warm_start.household.demonstrations import HouseholdHabits, demonstrations
@@ -143,7 +143,7 @@ def test_a_policy_of_smollm2_is_made_by_the_seed_in_its_name_and_no_half_of_it_i
     monkeypatch.setenv("R3L_HOME", str(tmp_path))
     monkeypatch.setattr(adapter, "DEMONSTRATIONS", 12)
     monkeypatch.setattr(adapter, "AS_SHIPPED", Schedule(steps=2, batch_tokens=1000, learning_rate=2e-2, warmup=1))
-    monkeypatch.setattr(gguf_policy, "smollm2", lambda folder: tiny)
+    monkeypatch.setattr(recipes, "locate", lambda path: tiny)
     folder = locate(Path("data/policies/smollm2-household-7"))
     with monkeypatch.context() as patch:
         patch.setattr(adapter, "export_policy", interrupted)

@@ -220,7 +220,7 @@ def figures(attempts: list[Attempt]) -> Figures:
 
 
 def by_type(attempts: list[Attempt]) -> dict[str, str]:
-    """Write task type -> "won/played"."""
+    """Count the attempts of each task type, as a text: "3/7" for three won of seven."""
     kinds = sorted({attempt.task.task_type for attempt in attempts})
     results_of = {
         kind: [attempt.base.trajectory.success for attempt in attempts if attempt.task.task_type == kind]

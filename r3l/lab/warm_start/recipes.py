@@ -60,8 +60,10 @@ def smollm2(name: str, folder: Path) -> Recipe | None:
 
     def make(progress: Progress) -> None:
         from r3l.lab.warm_start.household.adapter import AS_SHIPPED, adapter_start
+        from r3l.pipeline.making import ensure_model
 
-        base = convert(locate(Path("data/policies/smollm2")))
+        base = locate(Path("data/policies/smollm2"))
+        ensure_model("smollm2", base)
         # An adapter beside a missing folder is merged into it: one that is half learned must not lie there.
         partial = folder.with_name(f"{folder.name}.partial")
         ends = ("", "-adapter")
@@ -75,8 +77,8 @@ def smollm2(name: str, folder: Path) -> Recipe | None:
     return Recipe("SmolLM2 learns the household here by an adapter on one core, in some 20 minutes", make)
 
 
-def convert(folder: Path) -> Path:
-    """Make the policy folder of SmolLM2 from its package where it is not there."""
+def convert(folder: Path) -> None:
+    """Make the policy folder of SmolLM2 from its package."""
     from r3l.lab.warm_start import gguf_policy
 
-    return gguf_policy.smollm2(folder)
+    gguf_policy.smollm2(folder)

@@ -20,7 +20,7 @@ from r3l.pipeline.tools import Tools
 
 
 def examine(config: Config, machine: Machine | None = None, sampling: bool = True) -> Iterator[Finding]:
-    """Find out everything about `config`'s starting policy.
+    """Look over `config`'s starting policy, which is made or fetched where it is not there: a finding for each check.
 
     Args:
         machine: the preset's, where one was named.
