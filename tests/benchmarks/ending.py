@@ -12,8 +12,8 @@ import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-import httpx
 import psutil
 
 from r3l.store.stage import Store
@@ -58,8 +58,7 @@ def seconds(way: str, stage: str, store: Path, server: Served | None) -> tuple[f
     elif way.startswith("SIG"):
         run.send_signal(signal.Signals[way])
     elif server:
-        cancelling = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
-        httpx.post(f"{server.api}/flow_runs/{asked['id']}/set_state", json=cancelling, timeout=30)
+        server.cancel(asked)
     if server:
         wait("the final state", LIMIT_S, lambda: newest(server)["state"]["type"] in ENDED)
         state = time.monotonic() - began
@@ -71,7 +70,7 @@ def seconds(way: str, stage: str, store: Path, server: Served | None) -> tuple[f
     return gone, state
 
 
-def newest(server: Served) -> dict[str, object]:
+def newest(server: Served) -> dict[str, Any]:
     return server.asked("flow_runs", sort="START_TIME_DESC")[0]
 
 

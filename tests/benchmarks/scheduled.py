@@ -10,6 +10,7 @@ import tempfile
 from datetime import datetime
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import psutil
 
@@ -38,26 +39,27 @@ def processor_seconds() -> float:
 
 def choose(server: Served, command: str | None) -> None:
     """Have the pool start flow runs by this command."""
-    with server.client() as client:
-        template = client.get("/work_pools/r3l").json()["base_job_template"]
-        template["variables"]["properties"]["command"]["default"] = command
-        values = {"base_job_template": template}  # SQLite answers 503 while it is busy
-        wait("the command", 60, lambda: client.patch("/work_pools/r3l", json=values).is_success)
+    template = job_template(server)
+    template["variables"]["properties"]["command"]["default"] = command
+    server.answer("PATCH", "/work_pools/r3l", {"base_job_template": template}).raise_for_status()
+
+
+def job_template(server: Served) -> dict[str, Any]:
+    return dict(server.answer("GET", "/work_pools/r3l").json()["base_job_template"])
 
 
 def played(server: Served) -> dict[str, float]:
     """A flow run of the deployment, to its end."""
     before = processor_seconds()
-    with server.client() as client:
-        deployment = client.get("/deployments/name/r3l/iterate").json()["id"]
-        asked = {"parameters": {"config": CONFIG | {"store": {"root": str(server.folder / "store")}}}}
-        run = client.post(f"/deployments/{deployment}/create_flow_run", json=asked).json()["id"]
+    deployment = server.answer("GET", "/deployments/name/r3l/iterate").json()["id"]
+    asked = {"parameters": {"config": CONFIG | {"store": {"root": str(server.folder / "store")}}}}
+    run = server.answer("POST", f"/deployments/{deployment}/create_flow_run", asked).json()["id"]
 
-        def ended() -> bool:
-            return bool((client.get(f"/flow_runs/{run}").json().get("state") or {}).get("type") == "COMPLETED")
+    def ended() -> bool:
+        return bool((server.answer("GET", f"/flow_runs/{run}").json().get("state") or {}).get("type") == "COMPLETED")
 
-        wait("the flow run", 300, ended)
-        states = client.get("/flow_run_states/", params={"flow_run_id": run}).json()
+    wait("the flow run", 300, ended)
+    states = server.answer("GET", f"/flow_run_states/?flow_run_id={run}").json()
     when = {state["name"]: datetime.fromisoformat(state["timestamp"]).timestamp() for state in states}
     figures = (when["Running"], when["Completed"])
     return dict(zip(MEASURES, (*(at - when["Pending"] for at in figures), processor_seconds() - before), strict=True))
@@ -68,9 +70,7 @@ def main(pairs: int = 3) -> None:
         tempfile.TemporaryDirectory() as folder,
         served(Path(folder), [["bash", "infra/prefect.sh"]], guarded=True, R3L_HOME=folder) as server,
     ):
-        with server.client() as client:
-            template = client.get("/work_pools/r3l").json()["base_job_template"]
-        command = template["variables"]["properties"]["command"]["default"]
+        command = job_template(server)["variables"]["properties"]["command"]["default"]
         played(server)  # makes the run, and starts the warm process
         wait("the warm process", 60, lambda: [*filter(Path.is_socket, Path(folder, "prefect").glob("warm-*"))])
         found: dict[str, list[dict[str, float]]] = {OURS: [], THEIRS: []}

@@ -50,8 +50,7 @@ def field(page, title: str):
 
 def open_form(server: Served, page) -> str:
     """Go to the form of the deployment `r3l/iterate` with the server's key. Returns the address of the UI."""
-    with server.client() as client:
-        deployment = client.get("/deployments/name/r3l/iterate").json()["id"]
+    deployment = server.answer("GET", "/deployments/name/r3l/iterate").json()["id"]
     ui = server.api.removesuffix("/api")
     page.goto(f"{ui}/v2/deployments/deployment/{deployment}/run")
     page.locator("input").first.fill(server.key)  # the UI asks for the password

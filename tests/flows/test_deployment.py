@@ -2,7 +2,6 @@
 
 import json
 
-import httpx
 import pytest
 
 from tests.flows.small import small_config
@@ -16,22 +15,17 @@ REGISTER = [[PREFECT, "work-pool", "create", "r3l", "--type", "process"], [PREFE
 @pytest.mark.timeout(600)
 def test_a_deployment_run_is_an_iteration_and_a_wrong_value_is_refused(tmp_path):
     with served(tmp_path, REGISTER) as server:
-        found = httpx.get(f"{server.api}/deployments/name/r3l/iterate", timeout=30).json()
+        found = server.answer("GET", "/deployments/name/r3l/iterate").json()
         form = found["parameter_openapi_schema"]["definitions"]["Form"]["properties"]
         fields = form["rollout"]["anyOf"][1]["properties"]
         assert "even, 2 to 256" in fields["group_size"]["description"]
 
         config = json.loads(small_config(tmp_path / "store").model_dump_json())
         wrong = config | {"rollout": config["rollout"] | {"group_size": 7}}
-        answer = httpx.post(
-            f"{server.api}/deployments/{found['id']}/create_flow_run",
-            json={"parameters": {"config": wrong}},
-            timeout=30,
-        )
-        assert answer.status_code == 409
+        address = f"/deployments/{found['id']}/create_flow_run"  # as `prefect deployment run` asks it
+        assert server.answer("POST", address, {"parameters": {"config": wrong}}).status_code == 409
 
-        asked = {"parameters": {"config": config}}  # as `prefect deployment run` asks it
-        httpx.post(f"{server.api}/deployments/{found['id']}/create_flow_run", json=asked, timeout=30).raise_for_status()
+        server.answer("POST", address, {"parameters": {"config": config}}).raise_for_status()
         state = wait("the flow run", RUN_S, server.ended)
         assert state["type"] == "COMPLETED", state
         keys = {one["key"] for one in server.asked("artifacts")}

@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 import pytest
 
@@ -138,8 +137,7 @@ def test_a_run_in_a_terminal_ends_cleanly_when_interrupted(server, player, tmp_p
         elif way.startswith("SIG"):
             run.send_signal(signal.Signals[way])
         else:
-            asked = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
-            httpx.post(f"{server.api}/flow_runs/{newest(server, known)['id']}/set_state", json=asked, timeout=30)
+            server.cancel(newest(server, known))
         said = run.communicate(timeout=60)[1]
     assert run.returncode == 130, said
     state = final(server, known)
@@ -180,8 +178,7 @@ def test_a_deployed_run_ends_cleanly_when_cancelled_in_the_ui(server, player, tm
     parameters = json.dumps({"config": json.loads(config.model_dump_json())})
     server.prefect("deployment", "run", "r3l/iterate", "--params", parameters)
     in_the_middle(player, stage, tmp_path, lambda: worker_of(server))
-    asked = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
-    httpx.post(f"{server.api}/flow_runs/{newest(server, known)['id']}/set_state", json=asked, timeout=30)
+    server.cancel(newest(server, known))
     state = wait("the end", 60, lambda: final(server, known))
     assert state["type"] == "CANCELLED", state
     lines = [

@@ -24,16 +24,13 @@ class Schedule:
         self.server, self.store = server, server.folder / "store"
         config = {"run": "ticks", "environment": "household", "policy": "household", "rollout": SMALL}
         parameters = {"config": config | {"store": {"root": str(self.store)}}}
-        with server.client() as client:
-            self.deployment = client.get("/deployments/name/r3l/iterate").json()["id"]
-            schedule = {"schedule": {"interval": EVERY_S}, "parameters": parameters}
-            client.post(f"/deployments/{self.deployment}/schedules", json=[schedule]).raise_for_status()
+        self.deployment = server.answer("GET", "/deployments/name/r3l/iterate").json()["id"]
+        schedule = {"schedule": {"interval": EVERY_S}, "parameters": parameters}
+        server.answer("POST", f"/deployments/{self.deployment}/schedules", [schedule]).raise_for_status()
 
     def pause(self, paused: bool) -> None:
-        """Do as the UI does. SQLite answers 503 while it is busy."""
-        address, values = f"/deployments/{self.deployment}", {"paused": paused}
-        with self.server.client() as client:
-            wait(f"paused: {paused}", PATIENCE_S, lambda: client.patch(address, json=values).is_success)
+        """Do as the UI does."""
+        self.server.answer("PATCH", f"/deployments/{self.deployment}", {"paused": paused}).raise_for_status()
 
     def iterations(self) -> list[int]:
         """Those that have taken their step."""

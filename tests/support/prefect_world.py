@@ -20,6 +20,7 @@ from r3l.system.ports import free_port
 BIN = Path(sys.executable).parent
 PREFECT = str(BIN / "prefect")
 START_S = 180
+BUSY_S = 60
 # What `flows.prefect_settings` sets for the servers of this process; these are open, unless `variables` say otherwise.
 SECURED = {"PREFECT_API_AUTH_STRING", "PREFECT_SERVER_API_AUTH_STRING", "PREFECT_SERVER_CSRF_PROTECTION_ENABLED"}
 ENDED = {"COMPLETED", "FAILED", "CRASHED", "CANCELLED"}
@@ -40,20 +41,32 @@ class Served:
     def key(self) -> str:
         return self.environment.get("PREFECT_API_AUTH_STRING", "")
 
-    @contextmanager
-    def client(self) -> Iterator[httpx.Client]:
-        """One that has the server's key and, where it wants one, a CSRF token."""
+    def answer(self, method: str, path: str, body: Any = None) -> httpx.Response:
+        """Ask with the server's key and, where it wants one, a CSRF token; and again while it says 503, as Prefect's
+        own client does: SQLite is busy."""
         user, _, password = self.key.partition(":")
-        with httpx.Client(base_url=self.api, timeout=60, auth=(user, password) if password else None) as made:
-            token = made.get("/csrf-token", params={"client": "tests"})
+        with httpx.Client(base_url=self.api, timeout=60, auth=(user, password) if password else None) as client:
+
+            def unless_busy(method: str, path: str, body: Any = None) -> httpx.Response:
+                return wait(
+                    f"{method} {path}",
+                    BUSY_S,
+                    lambda: (found := client.request(method, path, json=body)).status_code != 503 and found,
+                )
+
+            token = unless_busy("GET", "/csrf-token?client=tests")
             if token.status_code == 200:
-                made.headers.update({"Prefect-Csrf-Client": "tests", "Prefect-Csrf-Token": token.json()["token"]})
-            yield made
+                client.headers.update({"Prefect-Csrf-Client": "tests", "Prefect-Csrf-Token": token.json()["token"]})
+            return unless_busy(method, path, body)
 
     def asked(self, what: str, **filters: Any) -> list[dict[str, Any]]:
         """The rows of ``/<what>/filter``."""
-        with self.client() as client:
-            return list(client.post(f"/{what}/filter", json=filters).json())
+        return list(self.answer("POST", f"/{what}/filter", filters).raise_for_status().json())
+
+    def cancel(self, run: dict[str, Any]) -> None:
+        """Do as the UI's button does."""
+        asked = {"state": {"type": "CANCELLING", "name": "Cancelling"}}
+        self.answer("POST", f"/flow_runs/{run['id']}/set_state", asked).raise_for_status()
 
     def ended(self) -> dict[str, Any] | None:
         """The state of the first flow run that has ended."""
