@@ -12,6 +12,7 @@ Machine = Mapping[str, str]
 CPUINFO = Path("/proc/cpuinfo")
 DRIVER = Path("/proc/driver/nvidia/gpus")
 KERNELS = ("avx", "fma", "f16c", "amx", "asimd", "sve", "bf16", "i8mm")  # features by which libraries choose kernels
+BFLOAT16 = {"avx512_bf16", "amx_bf16", "avx_ne_convert", "bf16"}  # features that multiply it or convert it at once
 LIBRARIES = ("torch", "numpy", "transformers", "tokenizers", "peft")
 
 
@@ -31,6 +32,12 @@ def this_machine() -> Machine:
         "python": platform.python_version(),
         **{name: found for name in LIBRARIES if (found := _version(name))},
     }
+
+
+def is_slow_in_bfloat16() -> bool:
+    """Tell whether this processor is known to have no instructions for bfloat16: libraries then convert each number."""
+    features = this_machine()["features"].split()
+    return bool(features) and BFLOAT16.isdisjoint(features)
 
 
 def c_compiler() -> str:

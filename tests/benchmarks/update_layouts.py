@@ -75,17 +75,17 @@ def make_decoder(width: int, device: str = "cpu", liger: bool = False) -> Any:
     return Decoder(model)
 
 
-def load_decoder(folder: Path, adapted: bool) -> Any:
+def load_decoder(folder: Path, dtype: str, adapted: bool) -> Any:
     import torch
 
     from r3l.config.sections import PolicySettings
-    from r3l.training.policy import load_model, load_policy
+    from r3l.training.policy import DTYPES, load_model, load_policy
     from r3l.training.trie.decoder import Decoder
 
     if not adapted:
-        return Decoder(load_model(folder, torch.bfloat16), torch.bfloat16)
+        return Decoder(load_model(folder, DTYPES[dtype]), DTYPES[dtype])
     settings = PolicySettings(adapter="lora", lora_rank=RANK, lora_alpha=2 * RANK)
-    return load_policy(str(folder), None, settings, dtype="bfloat16", device=torch.device("cpu"), segments=True).decoder
+    return load_policy(str(folder), None, settings, dtype=dtype, device=torch.device("cpu"), segments=True).decoder
 
 
 def measure_layout(name: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -99,14 +99,15 @@ def measure_layout(name: str, options: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(1)
     rows = rows_of(group_of_eight(options.lengths, options.scale))
     decoder = (
-        load_decoder(options.policy, adapted=name != "trl")
+        load_decoder(options.policy, options.dtype, adapted=name != "trl")
         if options.policy
         else make_decoder(options.width, options.device, liger=name == "liger")
     )
     limits = Limits(micro_batch_tokens=65536, logits_chunk=1024)
     gradients = [row_gradient(row, RowScores(np.zeros(len(row.positions))), 1.0) for row in rows]
     needed = build_trie([row.token_ids for row in rows]).tokens_computed
-    step = step_of(name, decoder, rows, gradients, limits, int(PROMPT * options.scale))
+    rank = RANK if options.policy else 0
+    step = step_of(name, decoder, rows, gradients, limits, int(PROMPT * options.scale), rank)
     meter, seconds = Meter(options.device), []
     for _ in range(options.repeats):
         decoder.model.zero_grad(set_to_none=True)
@@ -147,15 +148,12 @@ class Meter:
 
 
 def step_of(
-    name: str, decoder: Any, rows: list[Any], gradients: list[Any], limits: Any, prompt: int
+    name: str, decoder: Any, rows: list[Any], gradients: list[Any], limits: Any, prompt: int, rank: int
 ) -> Callable[[], int]:
     """One forward and backward pass; it returns the tokens that it ran."""
     if name == "trl":
-        import torch
-
         from tests.benchmarks.trl_step import trl_step
 
-        rank = RANK if decoder.dtype == torch.bfloat16 else 0
         pass_of_trl, computed = trl_step(decoder.model, rows, prompt, rank), len(rows) * max(row.length for row in rows)
         return lambda: pass_of_trl() or computed
     from r3l.training.trie.exactness import choose_layout
@@ -193,6 +191,7 @@ def main() -> None:
     parser.add_argument("--scale", type=float, default=1.0, help="of the lengths")
     parser.add_argument("--width", type=int, default=256)
     parser.add_argument("--policy", type=Path, help="a transformers folder")
+    parser.add_argument("--dtype", choices=["float32", "bfloat16"], default="bfloat16", help="of the policy's products")
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=1)
@@ -205,7 +204,7 @@ def main() -> None:
         return
     print(f"{options.lengths} lengths, {options.policy or f'width {options.width}, {LAYERS} layers'}")
     layouts = ("trie", "packed", "padded", *(["trl"] if options.trl else []), *(["liger"] if options.liger else []))
-    passed = {name: getattr(options, name) for name in ("lengths", "scale", "width", "device", "repeats")}
+    passed = {name: getattr(options, name) for name in ("lengths", "scale", "width", "dtype", "device", "repeats")}
     passed |= {"policy": options.policy} if options.policy else {}
     for layout, one in compared(layouts, options.rounds, **passed).items():
         print(

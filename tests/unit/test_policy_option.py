@@ -18,6 +18,7 @@ from r3l.errors import ConfigError, EngineError
 from r3l.pipeline import preflight
 from r3l.pipeline.making import ensure_model
 from r3l.pipeline.preflight import check, check_gpu, check_servers
+from r3l.system import machine
 
 EMBEDDED = Path("data/policies/household-easy-0").absolute()
 
@@ -125,6 +126,24 @@ def test_an_update_without_its_gpu_is_refused_before_anything_is_fetched(tmp_pat
         check_gpu(config_of("org/name", "one_gpu", *asked, elsewhere))
     (tmp_path / "nvidia0").touch()
     check_gpu(config_of("org/name", "one_gpu", *asked))
+
+
+@pytest.mark.parametrize(("features", "gpus", "assignments", "advice"), [
+    ("avx2 fma", (), [], "--set policy.dtype=float32 --set training.dtype=float32"),
+    ("avx2 fma", ("/dev/null",), [], "--set policy.dtype=float32"),
+    ("avx2 fma", ("/dev/null",), ["training.device=cpu"], "--set policy.dtype=float32 --set training.dtype=float32"),
+    ("avx2 fma", (), ["policy.dtype=float32"], "--set training.dtype=float32"),
+    ("avx2 fma", (), ["policy.dtype=float32", "placement.update_deployment=r3l-update/update"], ""),
+    ("avx2 fma", ("/dev/null",), ["engine.kind=vllm_server"], ""),
+    ("avx2 avx512_bf16", (), [], ""),
+    ("asimd bf16", (), [], ""),
+    ("", (), [], ""),  # not known
+])  # fmt: skip
+def test_a_processor_without_bfloat16_is_said(features, gpus, assignments, advice, monkeypatch, caplog):
+    monkeypatch.setattr(machine, "this_machine", lambda: {"features": features})
+    monkeypatch.setattr(preflight, "GPUS", gpus)
+    preflight.warn_of_bfloat16(config_of("smollm2-household", "", *assignments), training=True)
+    assert [message.rpartition("start: ")[2] for message in caplog.messages] == ([advice] if advice else [])
 
 
 def test_what_vllm_would_refuse_is_said_before_the_run_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
