@@ -96,7 +96,8 @@ def test_an_experiment_from_its_file_to_its_page(tmp_path: Path, workers: int, m
     kept = json.loads((results / "tiny-laptop.json").read_text())
     assert kept["unfinished"] == []
     assert set(kept["curves"]["tiny.r3l.s0"]) == {"-1", "1"}
-    assert ElementTree.fromstring((results / "tiny-laptop" / "success-by-steps.svg").read_text()).tag.endswith("svg")
+    picture = (results / "tiny-laptop" / "success-by-iterations.svg").read_text()
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
     opened = Store.open(str(store))
     assert check_run(opened, "tiny.r3l.s0") == []
     again = []

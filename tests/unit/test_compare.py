@@ -176,7 +176,7 @@ def test_the_summary_of_an_arm_agrees_with_a_calculation_by_hand():
     assert found.final_error == pytest.approx(0.1)  # deviations ±.1: sqrt(.02 / 1 / 2)
     assert found.area_error == pytest.approx(0.05)
     assert (found.plateau, found.plateau_error) == pytest.approx((0.5, 0.1))
-    assert (found.steps, found.turns) == (math.inf, math.inf)  # one of two seeds never got there
+    assert (found.iterations, found.turns) == (math.inf, math.inf)  # one of two seeds never got there
     assert (found.episodes, found.tokens) == (8, 600)
     assert math.isnan(summarise_arm("GRPO", None, [{0: 1.0}], [{0: Spent(1, 1, 1, 1.0)}], 0.5, 60).final_error)
     few = summarise_arm("R3L", 1e-3, [{-1: 0.2, 9: 0.4}, {-1: 0.2, 9: 0.6}], [spent, spent], 0.5, 8)
@@ -187,7 +187,7 @@ def test_the_summary_of_an_arm_agrees_with_a_calculation_by_hand():
 def test_steps_and_turns_to_a_level():
     spent = {-1: Spent(0, 0, 0, 0.0), 4: Spent(40, 200, 3000, 5.0), 9: Spent(80, 400, 6000, 10.0)}
     found = summarise_arm("R3L", None, [{-1: 0.2, 4: 0.5, 9: 0.4}], [spent], 0.5, 60)
-    assert (found.steps, found.turns) == (5, 200)
+    assert (found.iterations, found.turns) == (5, 200)
     assert first_at({-1: 0.6, 4: 0.7}, 0.5) == -1
     assert median([1.0, math.inf, 2.0]) == 2.0
 

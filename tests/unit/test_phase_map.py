@@ -81,7 +81,7 @@ def test_the_interval_is_over_policies_and_needs_three():
 
 def test_without_the_question_for_what_a_policy_wins_there_is_a_table_and_no_map():
     text = "\n".join(map_section(RESULTS | {"answers": []}, "x-laptop"))
-    assert "### Success after the last step" in text
+    assert "### Success after the last iteration" in text
     assert "R3L less" not in text
     assert "map.svg" not in text
 

@@ -89,7 +89,7 @@ def test_the_figures_of_a_run_by_hand(store):
     assert used[-1] == Spent(0, 0, 0, 0.0)
     assert (used[1].episodes, used[1].turns, used[1].tokens) == (12, 30, 2 * rows[0]["tokens"])
     best = found.summaries[0]
-    assert (best.arm, best.seeds, best.start, best.final, best.area, best.steps, best.turns) == (
+    assert (best.arm, best.seeds, best.start, best.final, best.area, best.iterations, best.turns) == (
         "R3L", 1, 0.0, 0.75, 0.375, 2, 30,
     )  # fmt: skip
     assert (best.episodes, best.tokens) == (6, rows[0]["tokens"])
@@ -115,10 +115,10 @@ def test_page_plots_and_figures_are_written_and_made_again(store, tmp_path):
     kept = (tmp_path / "results" / "main_household-laptop.json").read_text()
     assert json.loads(kept)["summaries"][0]["final_error"] is None  # NaN is no JSON
     drawn = [one.name for one in pictures_of(found)]
-    assert drawn == ["success-by-steps", "success-by-turns", "mixed-by-steps"]
+    assert drawn == ["success-by-iterations", "success-by-turns", "mixed-by-iterations"]
     assert all((tmp_path / "results" / "main_household-laptop" / f"{name}.svg").is_file() for name in drawn)
     assert all(f"(main_household-laptop/{name}.svg)" in text for name in drawn)
-    picture = tmp_path / "results" / "main_household-laptop" / "success-by-steps.svg"
+    picture = tmp_path / "results" / "main_household-laptop" / "success-by-iterations.svg"
     before = picture.read_text()
     page_file.unlink()
     picture.unlink()
@@ -133,7 +133,7 @@ def test_where_a_map_is_drawn_it_is_the_third_picture(store):
     experiment = short(Path("data/experiments/phase.toml"))
     fill(store, experiment.cells("laptop")[0], 4)
     names = [one.name for one in pictures_of(read_results(experiment, "laptop", store))]
-    assert names == ["success-by-steps", "success-by-turns"]
+    assert names == ["success-by-iterations", "success-by-turns"]
 
 
 def test_lines_are_means_over_policies_in_both_directions_with_their_spread(store):

@@ -26,9 +26,9 @@ class Summary:
 
     area: mean of the curve over iterations, by trapezoids, so that equal curves of any length compare. plateau: mean of
     the evaluations in the last third of the iterations; rise: that less the mean of the third before, so that an arm
-    that has levelled off has none. steps, turns: median over the seeds of what it took until an evaluation reached the
-    level; infinite where half of the seeds never did. episodes, tokens: an iteration's, on average. The rest are means
-    over starting policies, the seeds of one averaged first, and their standard errors; NaN for one policy.
+    that has levelled off has none. iterations, turns: median over the seeds of what it took until an evaluation reached
+    the level; infinite where half of the seeds never did. episodes, tokens: an iteration's, on average. The rest are
+    means over starting policies, the seeds of one averaged first, and their standard errors; NaN for one policy.
     """
 
     arm: str
@@ -45,7 +45,7 @@ class Summary:
     plateau_error: float
     rise: float
     rise_error: float
-    steps: float
+    iterations: float
     turns: float
     episodes: float
     tokens: float
@@ -90,7 +90,7 @@ def summarise_arm(
         plateau_error=error(plateau),
         rise=over(rise),
         rise_error=error(rise),
-        steps=median([math.inf if at is None else at + 1 for at in reached_at]),
+        iterations=median([math.inf if at is None else at + 1 for at in reached_at]),
         turns=median(
             [math.inf if at is None else float(run[at].turns) for at, run in zip(reached_at, spent, strict=True)]
         ),
@@ -164,9 +164,9 @@ def rise(curve: Curve) -> float:
 
 
 def within(curve: Curve, after: float, until: float) -> list[float]:
-    """List the evaluations in (after, until] of the steps; the starting policy's is at 0."""
-    steps = max(curve) + 1
-    return [rate for iteration, rate in sorted(curve.items()) if after * steps < iteration + 1 <= until * steps]
+    """List the evaluations in (after, until] of the iterations; the starting policy's is at 0."""
+    count = max(curve) + 1
+    return [rate for iteration, rate in sorted(curve.items()) if after * count < iteration + 1 <= until * count]
 
 
 def mean(values: Sequence[float]) -> float:

@@ -82,7 +82,7 @@ class Experiment(Section):
         "", pattern=f"^$|{NAME}", description="beginning of the runs' names: experiments with the same one share runs"
     )
     against: str = Field("", description="arm that all others are held against at equal turns; empty: none")
-    level: float = Field(0.5, gt=0, le=1, description="the success rate that steps and turns are counted to")
+    level: float = Field(0.5, gt=0, le=1, description="the success rate that iterations and turns are counted to")
     arms: list[Arm] = Field(min_length=1)
     forks: list[Fork] = Field(default_factory=list, description="every run is forked so, from `retries` to `distilled`")
     forked_iterations: int = Field(4, ge=1, description="the first so many iterations are forked")

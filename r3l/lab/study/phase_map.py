@@ -29,7 +29,7 @@ class Place(NamedTuple):
     p: float
     mixed: float
     gaps: dict[int, float]  # by the policy's number
-    over: Gap  # after the last step
+    over: Gap  # after the last iteration
     area: Gap  # mean success over training
 
 
@@ -135,9 +135,9 @@ def map_lines(results: Results, rate: float | None) -> list[str]:
             continue
         lines += [f"### R3L less {rival}{at_rate(rate)}", ""]
         lines += [
-            "| F | p | GRPO's mixed groups | gap after the last step | gap of the mean over training | n policies |"
+            "| F | p | GRPO's mixed groups | gap after the last iteration | gap of the mean over training | policies |",
+            "|---|---|---|---|---|---|",
         ]
-        lines += ["|---|---|---|---|---|---|"]
         for one in points:
             mixed = "" if one.mixed != one.mixed else f"{one.mixed:.3f}"
             lines.append(
@@ -158,7 +158,8 @@ def map_lines(results: Results, rate: float | None) -> list[str]:
 
 
 def success_lines(results: Results, rate: float | None) -> list[str]:
-    """Write each arm's success after the last step, by the points of the dial: the table over all runs pools them."""
+    """Write each arm's success after the last iteration, by the points of the dial, which the table over all runs
+    pools."""
     points = dial(results)
     rows = []
     for arm in dict.fromkeys(cell["arm"] for cell in results["cells"] if cell["rate"] == rate):
@@ -168,7 +169,7 @@ def success_lines(results: Results, rate: float | None) -> list[str]:
             (mean([mean(rates) for rates in finals if rates]), f"| {arm} | {' | '.join(map(mean_text, finals))} |")
         )
     return [
-        f"### Success after the last step, mean and range over policies{at_rate(rate)}",
+        f"### Success after the last iteration, mean and range over policies{at_rate(rate)}",
         "",
         f"| arm | {' | '.join(f'F = {one:g}' for one in points)} |",
         f"|---|{'---|' * len(points)}",

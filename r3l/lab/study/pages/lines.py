@@ -47,15 +47,16 @@ def plotted_rate(results: Results) -> float | None:
 
 
 def pictures_of(results: Results) -> list[Picture]:
-    """Gather the success by steps and by turns, and the share of groups that can teach, of the runs at the plotted
+    """Gather the success by iterations and by turns, and the share of groups that can teach, of the runs at the plotted
     rate. Where the starting policies are on the dial, the map takes the third one's place."""
     parts = {title: cells_drawn(results, cells) for title, cells in by_point(results).items()}
     if not any(parts.values()) or results.experiment.sizes[results.size].iterations < 2:
         return []  # a single point is no curve
+    episodes = results.test_episodes
     kinds = [
-        ("success-by-steps", "optimiser steps", HELD_OUT, partial(success, results, "steps"), results.test_episodes),
-        ("success-by-turns", "turns sampled", HELD_OUT, partial(success, results, "turns"), results.test_episodes),
-        ("mixed-by-steps", "optimiser steps", "share of groups with mixed rewards", partial(mixed_points, results), 0),
+        ("success-by-iterations", "iterations", HELD_OUT, partial(success, results, "iterations"), episodes),
+        ("success-by-turns", "turns sampled", HELD_OUT, partial(success, results, "turns"), episodes),
+        ("mixed-by-iterations", "iterations", "share of groups with mixed rewards", partial(mixed_points, results), 0),
     ]
     title, ours = results.experiment.title, results.experiment.ours()
     if on_dial(results.experiment.sizes[results.size].policies):
@@ -112,13 +113,12 @@ def mixed_points(results: Results, cell: Cell) -> list[Point]:
 
 
 def place(spending: Any, iteration: int, against: str) -> float:
-    return iteration + 1 if against == "steps" else getattr(spending, against)
+    return iteration + 1 if against == "iterations" else getattr(spending, against)
 
 
 def lines(cells: Sequence[Cell], points: Callable[[Cell], list[Point]], episodes: int = 0) -> list[Line]:
     """Draw each arm's line: its k-th point is the mean over starting policies of the mean over each one's runs, in x
-    and in y. `episodes`: of each point of a run, where it is a success rate; the error is then never below the binomial
-    one.
+    and in y.
 
     `episodes`: of each point of a run, where it is a success rate; the error is then never below the binomial one.
     """

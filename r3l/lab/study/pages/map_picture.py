@@ -68,7 +68,7 @@ def draw_panel(axes: Any, places: Sequence[Place], name: str, crossing: tuple[fl
         linestyle="-" if with_lines else "none",
         linewidth=2.6,
         marker="o",
-        label="after the last step, mean over policies",
+        label="after the last iteration, mean over policies",
     )
     axes.plot(
         xs,

@@ -101,10 +101,10 @@ def table(summaries: Sequence[Summary], level: float) -> list[str]:
         "area under the curve ± s.e.",
         "plateau ± s.e.",
         "rise to it ± s.e.",
-        f"steps to {level:g}",
+        f"iterations to {level:g}",
         f"turns to {level:g}",
-        "trajectories per step",
-        "tokens per step",
+        "trajectories per iteration",
+        "tokens per iteration",
     ]
     lines = [f"| {' | '.join(names)} |", f"|{'---|' * len(names)}"]
     for one in summaries:
@@ -112,13 +112,13 @@ def table(summaries: Sequence[Summary], level: float) -> list[str]:
         lines.append(
             f"| {one.arm} |{rate} {one.policies} ({one.seeds}) | {one.start:.3f} | {with_error(one.final, one.final_error)} | "
             f"**{with_error(one.area, one.area_error)}** | {with_error(one.plateau, one.plateau_error)} | "
-            f"{with_error(one.rise, one.rise_error, '+')} | {steps_text(one.steps)} | {steps_text(one.turns)} | {one.episodes:.0f} | "
+            f"{with_error(one.rise, one.rise_error, '+')} | {count_text(one.iterations)} | {count_text(one.turns)} | {one.episodes:.0f} | "
             f"{one.tokens:.0f} |"
         )
     return lines
 
 
-def steps_text(value: float) -> str:
+def count_text(value: float) -> str:
     return "never" if math.isinf(value) else f"{value:.0f}"
 
 
