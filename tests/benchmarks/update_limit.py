@@ -81,7 +81,7 @@ def alone(shape: Shape, seconds: float = 0.01) -> float:
     """The seconds of one such product in a loop, by the faster library."""
     import torch
 
-    from r3l.training.trie.products import product
+    from r3l.lab.warm_start.products import product
 
     a, b = (torch.randn(rows, shape[1]).to(shape[3]) for rows in (shape[0], shape[2]))
     return min(in_a_loop(lambda: product(a, b), seconds), in_a_loop(lambda: a @ b.T, seconds))

@@ -18,7 +18,6 @@ from r3l.training.parallel.ranks import Ranks
 from r3l.training.policy import Policy
 from r3l.training.scoring import OtherScores
 from r3l.training.shards import survey
-from r3l.training.trie import products
 from r3l.training.trie.decoder import Decoder
 from r3l.training.trie.exactness import check, choose_layout
 from r3l.training.update import Update
@@ -211,22 +210,6 @@ def test_lora_gradients_on_the_trie_agree_with_separate_sequences(targets: list[
 def test_limits_and_layouts_change_nothing(training: dict[str, Any], tmp_path: Any) -> None:
     records = [one for seed in range(4) for one in group(seed, f"g{seed}")]
     assert compare(records, tmp_path, **training) <= 1e-6
-
-
-@pytest.mark.parametrize("lora", ["", "all-linear"])
-def test_products_by_onednn_leave_the_gradient_as_it_is(lora, tmp_path, monkeypatch):
-    taken = []
-    plain = products.linear
-
-    def counted(*args: Any) -> torch.Tensor:
-        taken.append(args[0].shape)
-        return plain(*args)
-
-    monkeypatch.setattr(products, "FEWEST", 1)  # segments here are short
-    monkeypatch.setattr(products, "PREFERRED", products.AVAILABLE)
-    monkeypatch.setattr(products, "linear", counted)
-    assert compare([*group(3, "g0"), *group(4, "g1")], tmp_path, lora=lora) <= 1e-6
-    assert bool(taken) == products.AVAILABLE
 
 
 def test_linear_attention_falls_back_to_padded_rows_and_says_so(tmp_path: Any) -> None:

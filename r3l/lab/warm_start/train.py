@@ -20,8 +20,8 @@ import torch
 
 from r3l.errors import TrainingError
 from r3l.lab.warm_start.loss import weighted_loss
+from r3l.lab.warm_start.products import OneDNNProducts
 from r3l.lab.warm_start.rows import DemoRow
-from r3l.training.trie.products import FastProducts
 
 OnProgress = Callable[[str], None]
 TakeStep = Callable[[Sequence[DemoRow], float], float]
@@ -171,8 +171,7 @@ def new_optimizers(model: Any, schedule: Schedule) -> list[torch.optim.Optimizer
 
 
 def one_step(model: Any, batch: Sequence[DemoRow], optimizers: Sequence[torch.optim.Optimizer]) -> float:
-    # always: on one kind of processor a recipe gives the weights that it gave before another library was faster there
-    with FastProducts(always=True):
+    with OneDNNProducts():
         loss, replies = weighted_loss(model, batch)
     model.zero_grad()
     loss.backward()

@@ -8,8 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from r3l.training.trie.products import product
-
 
 def token_logprobs(hidden_NH: Tensor, head: torch.nn.Linear, targets_N: Tensor, chunk: int) -> tuple[Tensor, Tensor]:
     """Score the targets without a gradient: (log-probabilities, entropies of the distributions in nats), both [N]."""
@@ -39,7 +37,7 @@ def _narrow(parameter: Tensor | None, like: Tensor) -> Tensor | None:
 
 
 def _chunk(hidden: Tensor, weight: Tensor, bias: Tensor | None, targets: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    logits = product(hidden, weight) if bias is None else torch.nn.functional.linear(hidden, weight, bias)
+    logits = torch.nn.functional.linear(hidden, weight, bias)
     logits = logits if logits.dtype == torch.float64 else logits.float()
     log_p = logits - logits.logsumexp(-1, keepdim=True)
     p = log_p.exp()
@@ -71,7 +69,7 @@ class _WeightedLogprobs(torch.autograd.Function):
             g = g.to(p.dtype)[:, None]
             # p becomes the gradient in place: a chunk's [n, V] probabilities exist once
             slope = p.mul_(-g).scatter_add_(1, targets[:, None], g).to(weight.dtype)
-            hidden_gradient[i : i + chunk] = product(slope, weight.T)
+            hidden_gradient[i : i + chunk] = slope @ weight
             if weight_gradient is not None:
                 _add_product(weight_gradient, slope, part_NH)
             if bias_gradient is not None:

@@ -15,7 +15,6 @@ from torch import Tensor
 
 from r3l.training.trie.chunked_logprobs import token_logprobs, weighted_logprobs
 from r3l.training.trie.decoder import Decoder, KeyValues
-from r3l.training.trie.products import FastProducts
 from r3l.training.trie.tree import Segment, Trie
 
 Floats = NDArray[np.float64]
@@ -57,7 +56,7 @@ class DepthFirst:
                 self._record(targets, logp, entropy)
             frame.hidden = None
 
-        with torch.no_grad(), self.decoder.along_paths(), FastProducts():
+        with torch.no_grad(), self.decoder.along_paths():
             self._traverse(enter, lambda frame, path: None)
         return self._scores()
 
@@ -86,7 +85,7 @@ class DepthFirst:
                 frame.hidden, frame.own = self._run(frame.segment, path)
             self._backward(frame, slopes)
 
-        with self.decoder.along_paths(), FastProducts():
+        with self.decoder.along_paths():
             self._traverse(enter, leave)
         return self._scores()
 

@@ -1,15 +1,9 @@
-"""oneDNN's products in the update, against torch's own in double precision."""
+"""oneDNN's products of a warm start, against torch's own in double precision."""
 
 import pytest
 import torch
 
-from r3l.training.trie import products
-from r3l.training.trie.products import FastProducts, linear, product
-
-
-@pytest.fixture(autouse=True)
-def _on_any_processor(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(products, "PREFERRED", products.AVAILABLE)
+from r3l.lab.warm_start.products import OneDNNProducts, linear, product
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -39,6 +33,6 @@ def test_a_product_is_a_times_b_transposed_for_any_dtype() -> None:
 )
 def test_only_wide_enough_float32_products_are_taken(dtype: torch.dtype, tokens: int, taken: bool) -> None:
     layer = torch.nn.Linear(8, 4, dtype=dtype)
-    with FastProducts():
+    with OneDNNProducts():
         y = layer(torch.randn(tokens, 8, dtype=dtype))
     assert ("_Linear" in str(y.grad_fn) or "View" in str(y.grad_fn)) == taken

@@ -1,8 +1,6 @@
-"""Matrix products in float32 by oneDNN on processors without AVX-512, on some of which MKL's run at half speed.
-
-Measured on an AMD EPYC without it, one thread, the shapes of a segment: 2.0 to 2.4 times in the forward pass, 1.4 to
-2.2 in the backward pass. On one with it MKL is ahead, the more the fewer the tokens, and keeps the products. The sums
-are in another order, within rounding. Other dtypes and devices are left alone: bfloat16 goes through oneDNN anyway.
+"""Matrix products in float32 by oneDNN. With torch's own, MKL's, which the update takes, a recipe would give other
+weights than those that are known of it: the sums are in another order. Other dtypes and devices are left alone:
+bfloat16 goes through oneDNN anyway.
 
 Shapes: N tokens, I inputs, O outputs.
 """
@@ -14,19 +12,14 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-FEWEST = 16  # tokens from which it pays
+FEWEST = 16  # tokens from which on they are taken
 
 
-class FastProducts(TorchFunctionMode):
-    """Replace every torch.nn.functional.linear of float32 on a CPU by `linear` within the block, where that is faster
-    or `always`."""
-
-    def __init__(self, always: bool = False) -> None:
-        super().__init__()
-        self.replaces = always or PREFERRED
+class OneDNNProducts(TorchFunctionMode):
+    """Replace every torch.nn.functional.linear of float32 on a CPU by `linear` within the block."""
 
     def __torch_function__(self, function: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if function is torch.nn.functional.linear and self.replaces and not kwargs and suits(args[0], args[1]):
+        if function is torch.nn.functional.linear and not kwargs and suits(args[0], args[1]):
             return linear(*args)
         return function(*args, **(kwargs or {}))
 
@@ -48,11 +41,7 @@ def linear(x: Tensor, weight_OI: Tensor, bias_O: Tensor | None = None) -> Tensor
 
 
 def product(a_NI: Tensor, b_OI: Tensor) -> Tensor:
-    """Multiply a b^T (N, O)."""
-    return _by_onednn(a_NI, b_OI) if PREFERRED else a_NI @ b_OI.T
-
-
-def _by_onednn(a_NI: Tensor, b_OI: Tensor) -> Tensor:
+    """Multiply a b^T (N, O), by oneDNN where it suits."""
     y: Tensor = (
         torch.ops.mkldnn._linear_pointwise(a_NI, b_OI, None, "none", [], "") if suits(a_NI, b_OI) else a_NI @ b_OI.T
     )
@@ -70,8 +59,8 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *outer: Tensor) -> tuple[Tensor | None, ...]:
         slope_NO, (x_NI, weight_OI), needs_grad = outer[0].contiguous(), ctx.saved_tensors, ctx.needs_input_grad
         return (
-            _by_onednn(slope_NO, weight_OI.T) if needs_grad[0] else None,
-            _by_onednn(slope_NO.T.contiguous(), x_NI.T.contiguous()) if needs_grad[1] else None,
+            product(slope_NO, weight_OI.T) if needs_grad[0] else None,
+            product(slope_NO.T.contiguous(), x_NI.T.contiguous()) if needs_grad[1] else None,
             slope_NO.sum(0) if needs_grad[2] else None,
         )
 
@@ -88,4 +77,3 @@ def _available() -> bool:
 
 
 AVAILABLE = _available()
-PREFERRED = AVAILABLE and torch.backends.cpu.get_cpu_capability() != "AVX512"
