@@ -27,6 +27,7 @@ from r3l.lab.warm_start.start import save
 from r3l.lab.warm_start.train import Schedule, new_model
 from r3l.pipeline.making import adapter_of, ensure_model
 from r3l.store.policies.snapshots import snapshot_digest
+from r3l.system import machine
 from r3l.system.home import locate
 from r3l.training.policy import load_model, load_policy
 
@@ -156,6 +157,14 @@ def test_a_policy_of_smollm2_is_made_by_the_seed_in_its_name_and_no_half_of_it_i
     assert snapshot_digest(folder) == record["digest"]
     made_here = {path.name for path in folder.parent.iterdir()} - {f".{folder.name}.lock"}
     assert made_here == {folder.name, f"{folder.name}-adapter"}
+
+
+@pytest.mark.parametrize(("features", "time"), [("avx2", "hours"), ("avx2 avx512_bf16", "some 20 minutes")])
+def test_how_long_it_takes_is_said_for_this_processor(features, time, monkeypatch):
+    monkeypatch.setattr(machine, "this_machine", lambda: {"features": features})
+    found = recipes.smollm2("smollm2-household", Path("smollm2-household-7"))
+    assert found is not None
+    assert f"on one core, in {time}" in found.says
 
 
 def interrupted(*given: object) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from r3l.engines.made_policies import Progress, Recipe
 from r3l.system.home import locate
+from r3l.system.machine import is_slow_in_bfloat16
 
 HOUSEHOLD = re.compile(
     r"household-(?P<recipe>short|easy|in_hand|thought|standard|long|latent)(-(?P<forgets>[01](\.\d+)?))?-(?P<seed>\d+)$"
@@ -74,7 +75,9 @@ def smollm2(name: str, folder: Path) -> Recipe | None:
         for end in ends:
             Path(f"{partial}{end}").rename(f"{folder}{end}")
 
-    return Recipe("SmolLM2 learns the household here by an adapter on one core, in some 20 minutes", make)
+    slow = "hours, since this processor has no instructions for bfloat16"
+    time = slow if is_slow_in_bfloat16() else "some 20 minutes"
+    return Recipe(f"SmolLM2 learns the household here by an adapter on one core, in {time}", make)
 
 
 def convert(folder: Path) -> None:
