@@ -33,8 +33,9 @@ def index(folder: Path) -> str:
         names = sorted(one.name for one in (folder / file.stem).glob("*.svg"))
         pictures = ", ".join(f"[{name.removesuffix('.svg')}]({file.stem}/{name})" for name in names)
         rate_text = ", ".join(f"{rate:g}" for rate in rates)
+        size = "" if record["size"] == "laptop" else f" (size `{record['size']}`)"
         lines.append(
-            f"| [{record['experiment']['title']}]({file.stem}.md) | {len(record['cells'])} | {len(policies)} | {rate_text} | {pictures} |"
+            f"| [{record['experiment']['title']}]({file.stem}.md){size} | {len(record['cells'])} | {len(policies)} | {rate_text} | {pictures} |"
         )
     return "\n".join([*lines, *main_arms(folder)]) + "\n"
 
