@@ -90,7 +90,8 @@ def check(config: Config, training: bool = True) -> Store:
 
 
 def check_settings(config: Config, training: bool) -> None:
-    """Raise `ConfigError` for an engine or method that can't be used, or no GPU for the update."""
+    """Raise `ConfigError` for an engine or method that can't be used, packages that are not installed, an overlap that
+    can't be, or no GPU for the update."""
     if training:
         check_gpu(config)
         check_overlap(config)

