@@ -8,7 +8,7 @@ NEEDS := pyproject.toml infra/setup.sh $(wildcard infra/constraints/*.txt)
 .PHONY: iterate test test-extras setup slow lint docs sample-run clean
 
 iterate: $(if $(wildcard $(STAMP)),$(STAMP),$(MAIN))  ## one training iteration of the run `demo`; again: the next one
-	@$(R3L) iterate --run demo
+	@$(R3L) iterate --run demo --preset r3l_small_steps --set training.learning_rate=3e-4
 
 test: setup  ## the fast suite, three processes on the two cores of a small machine; a hundred more read what they compiled
 	@PYTHONDONTWRITEBYTECODE= $(VENV)/bin/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder

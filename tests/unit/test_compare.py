@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from flows.cli.app import app_of
+from r3l.config import compose
 from r3l.environments.kinds import tasks_of
 from r3l.errors import ConfigError
 from r3l.lab.study.compare import Spent, area, first_at, median, plateau, rise, summarise_arm
@@ -49,6 +50,19 @@ def test_every_experiment_plans_in_every_size(path, planned):
         lines = plan_lines(experiment, size, cells)
         assert len(lines) == len(cells) + 2
         assert lines[-2].startswith(f"{len(cells)} runs of {of.iterations} iterations")
+
+
+@pytest.mark.parametrize(("preset", "policy", "assignments", "name", "arm"), [
+    ("r3l_held", "smollm2-household", [], "smollm2_held", "R3L"),
+    ("r3l_small_steps", "latent", ["training.learning_rate=3e-4"], "latent", "R3L in small steps"),  # the Makefile's
+])  # fmt: skip
+def test_what_the_pages_recommend_is_what_rose(planned, preset, policy, assignments, name, arm):
+    asked = compose(policy=policy, environment="household" if name == "smollm2_held" else "", method=preset,
+                    assignments=assignments)  # fmt: skip
+    cells = planned(Path(f"data/experiments/{name}.toml"), "laptop")
+    ran = next(cell.config for cell in cells if cell.arm.name == arm and cell.config.training.learning_rate < 1e-3)
+    assert asked.training.model_copy(update={"processes": ran.training.processes}) == ran.training
+    assert (asked.method, asked.rollout) == (ran.method, ran.rollout)
 
 
 @pytest.mark.parametrize("name", ["main_household", "hard_tasks", "decided_at_pivot", "credit"])
