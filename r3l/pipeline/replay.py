@@ -4,6 +4,7 @@ from typing import TypedDict
 
 from r3l.config import Config
 from r3l.config.compose import assign, validate
+from r3l.config.sections import PolicySettings
 from r3l.errors import ConfigError
 from r3l.methods import plan
 from r3l.pipeline.iteration import open_iteration, run_stages
@@ -120,7 +121,9 @@ def check_taken(before: Config, config: Config, name: str, asked: Replay) -> Non
     which a part was made otherwise."""
     if name.partition(".")[0] in PLACE:
         raise ConfigError(f"{name}: a replay goes by the arguments of the command, and makes a branch; leave it out")
-    stages = stages_of_setting(config, name)
+    # a run's first iteration is sampled with the policy of that folder, later ones with what an update wrote
+    is_sampled_from = name == "policy.path" and config.iteration == 0
+    stages = PolicySettings.IDENTITY_OF if is_sampled_from else stages_of_setting(config, name)
     of_replays = [stage for stage in ORDER if stage in stages]
     if stages and not of_replays:
         raise ConfigError(f"{name} belongs to {stages[0]}, which no replay makes; set it for `r3l evaluate`")

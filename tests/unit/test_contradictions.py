@@ -69,6 +69,7 @@ REPLAYS = [
     ("policy.context_tokens=512", "credit", "credit", "policy.context_tokens belongs to base; use --from base"),
     ("method.retry_from=start", "credit", "credit", "method.retry_from belongs to reflections; use --from reflections"),
     ("training.learning_rate=0.1", "credit", "credit", "training.learning_rate belongs to updates; use --to updates"),
+    ("policy.path=other", "credit", "credit", "policy.path belongs to base; use --from base"),
     ("evaluation.tasks=4", "tasks", "updates", "evaluation.tasks belongs to evaluations, which no replay makes"),
     ("run=other", "credit", "updates", "run: a replay goes by the arguments"),
     ("store.root=/elsewhere", "credit", "updates", "store.root: a replay goes by the arguments"),
@@ -94,6 +95,7 @@ def test_a_replay_takes_no_setting_of_stages_that_it_does_not_make(given, first,
     ("rollout.tasks=2", "tasks", "credit"),
     ("training.learning_rate=0.1", "updates", "updates"),
     ("seed=4", "retries", "updates"),
+    ("policy.path=other", "retries", "retries"),
     ("engine.max_batch=8", "credit", "credit"),
 ])  # fmt: skip
 def test_a_replay_takes_those_that_it_goes_by(given: str, first: str, last: str, stored: Store) -> None:
