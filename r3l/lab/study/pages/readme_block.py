@@ -1,7 +1,7 @@
 """The evidence of README.md, between two marks: three sentences whose figures come from the kept results."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from r3l.errors import ConfigError
@@ -33,10 +33,11 @@ def with_evidence(page: str, folder: Path) -> str:
 
 def evidence(folder: Path) -> str:
     """Write the sentences as Markdown, from the kept results in `folder`."""
-    kin, phase, controls, keeps, smollm2, held = (
+    kin, phase, controls, keeps, smollm2 = (
         json.loads((folder / f"{name}-laptop.json").read_text())
-        for name in ("kin", "phase", "controls", "keeps", "smollm2", "smollm2_held")
+        for name in ("kin", "phase", "controls", "keeps", "smollm2")
     )
+    held = [json.loads(file.read_text()) for file in sorted(folder.glob("smollm2_held-*.json"), reverse=True)]
     sentences = [lead(kin, phase), source(controls), f"{keep(keeps)} {late(keeps)} {pretrained(smollm2, held)}"]
     return "\n".join(f"{at}. {sentence}" for at, sentence in enumerate(sentences, 1))
 
@@ -128,24 +129,30 @@ def end(curve: Mapping[str, float]) -> float:
     return mean([curve[at] for at in sorted(curve, key=int)[-2:]])
 
 
-def pretrained(smollm2: Results, held: Results) -> str:
+def pretrained(smollm2: Results, held: Sequence[Results]) -> str:
     """Say how a pretrained model fares: in single steps, mean over the seeds at the start, halfway and at the end; and
-    held to its start, from each policy that did not choose the setting."""
+    held to its start, in each size of the experiment, from each policy that did not choose the setting."""
     single = ", ".join(
         f"{mean([curve[at] for name, curve in smollm2['curves'].items() if '.r3l.' in name]):.2f}"
         for at in ("-1", "3", "7")
     )
-    ours, theirs = (
-        " and ".join(
-            f"from {curve['-1']:.2f} to {curve[max(curve, key=int)]:.2f}"
-            for name, curve in sorted(held["curves"].items())
+    curves_by_arm = [
+        [
+            curve
+            for size in held
+            for name, curve in sorted(size["curves"].items())
             if f".{arm}." in name and not name.endswith(".s0")
-        )
+        ]
         for arm in ("r3l", "grpo")
+    ]
+    ours, theirs = (
+        ", ".join(f"from {curve['-1']:.2f} to {curve[max(curve, key=int)]:.2f}" for curve in curves)
+        for curves in curves_by_arm
     )
+    iterations = 1 + max(int(at) for curve in curves_by_arm[0] for at in curve)
     return (
         f"SmolLM2-135M wins {single} after 0, 4 and 8 single steps, mean of three seeds; in short steps that a penalty "
-        f"holds to the start, it goes {ours} in sixteen iterations, and GRPO in the same steps {theirs} "
+        f"holds to the start, it goes {ours} in {iterations} iterations, and GRPO in the same steps {theirs} "
         "([page](data/results/smollm2.md))."
     )
 
