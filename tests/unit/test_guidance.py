@@ -36,7 +36,9 @@ from r3l.pipeline.policies import needed_next, starting_policy, teacher_of, with
 from r3l.pipeline.settings.continuing import save_config
 from r3l.pipeline.teaching import check_guidance, make_teacher, same_tokens
 from r3l.pipeline.tools import Tools
+from r3l.stages import STAGES
 from r3l.store.genealogy import why
+from r3l.store.layout import StageRef
 from r3l.store.policies.snapshots import snapshot_digest
 from r3l.store.stage import Store
 from r3l.training.gradients import RowScores, row_gradient
@@ -228,6 +230,29 @@ DEFECTS = [
 def test_a_planted_defect_is_found(defect, invariant, what, tmp_path):
     found = judge(planted(tmp_path, defect), "sample", quick=True).findings
     assert [one for one in found if one.check == invariant and what in one.what]
+
+
+def test_a_replay_may_play_retries_of_the_runs_reflections_with_another_policy(tmp_path):
+    """Not those of its own."""
+    store = planted(tmp_path)
+
+    def found_after_replaying(stage: str) -> bool:
+        for ref in store.stages("sample", "", 0):
+            if ref.stage == stage:
+                one = store.manifest(ref)
+                rows = {
+                    table: [row | ({"policy": "another"} if stage == "retries" and "policy" in row else {})
+                            for row in store.read(ref, table).to_pylist()]
+                    for table in (*STAGES[stage].tables, "events")
+                }  # fmt: skip
+                store.commit(
+                    replace(ref.key, branch="other"), rows, fingerprint=one["fingerprint"], settings=one["settings"],
+                    policy="another", parents=[StageRef(**parent) for parent in one["parents"]], seed=one["seed"],
+                )  # fmt: skip
+        found = broken_rows(store, ["sample"])["sample"]
+        return any(one.check == "10_guidance_source" and "branch=other" in one.place for one in found)
+
+    assert [found_after_replaying(stage) for stage in ("retries", "reflections")] == [False, True]
 
 
 def test_why_says_who_guided(tmp_path):

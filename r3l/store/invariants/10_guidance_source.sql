@@ -23,6 +23,9 @@ UNION ALL
 SELECT f.run, f.branch, f.iteration, f.reflection_id, 'said to be the policy''s own, and written by ' || f.policy || ', where ' || r.policy || ' played the retry'
 FROM lines.reflections f JOIN lines.retries r ON (r.run, r.branch, r.reflection_id) = (f.run, f.branch, f.reflection_id)
 WHERE f.source = 'policy' AND f.policy <> r.policy
+  -- A replay may play the retries of stored reflections with another policy: its branch has retries of its own, and takes the reflections over.
+  AND (EXISTS (FROM stages s WHERE (s.run, s.branch, s.iteration, s.stage) = (f.run, f.branch, f.iteration, 'reflections'))
+       OR NOT EXISTS (FROM stages s WHERE (s.run, s.branch, s.iteration, s.stage) = (f.run, f.branch, f.iteration, 'retries')))
 UNION ALL
 SELECT run, branch, iteration, reflection_id, 'written by the ' || source || ', and has tokens or a policy'
 FROM lines.reflections WHERE source IN ('oracle', 'hint') AND (policy <> '' OR len(response_ids) > 0 OR len(context_ids) > 0)
