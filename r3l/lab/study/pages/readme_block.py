@@ -17,7 +17,7 @@ FORGETS = (1.0, 0.98, 0.95)  # shares of the treatments that the policies of `ki
 
 
 def with_evidence(page: str, folder: Path) -> str:
-    """Replace what stands between the marks of a page.
+    """Replace what stands between the marks of a page by the sentences from the kept results in `folder`.
 
     Raises:
         ConfigError: the page does not have each mark once, in order.
@@ -146,7 +146,7 @@ def pretrained(smollm2: Results, held: Sequence[Results]) -> str:
         for arm in ("r3l", "grpo")
     ]
     ours, theirs = (
-        ", ".join(f"from {curve['-1']:.2f} to {curve[max(curve, key=int)]:.2f}" for curve in curves)
+        " and ".join(f"from {curve['-1']:.2f} to {curve[max(curve, key=int)]:.2f}" for curve in curves)
         for curves in curves_by_arm
     )
     iterations = 1 + max(int(at) for curve in curves_by_arm[0] for at in curve)
