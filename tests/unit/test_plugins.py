@@ -78,7 +78,7 @@ def test_an_installed_package_is_an_environment_with_settings_of_its_own(install
     assert config.environment.kind == "guess"
     assert config.environment.biggest == 7
     assert config.environment.max_turns == 5  # its own default
-    assert config.environment.workers == 2  # what every environment has
+    assert config.environment.workers == 1  # what every environment has
     assert "0 to 7" in make_world(config.environment).system_prompt()
     again = Config.model_validate_json(config.model_dump_json())
     assert again == config

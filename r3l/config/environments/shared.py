@@ -22,7 +22,7 @@ class EnvironmentSettings(Member):
         "continue", description="What a malformed reply does. continue: it costs a turn; end: it ends the episode."
     )
     malformed_reward: float = number(0.0, within(-1, 0), "Reward of an episode that a malformed reply ended, {}.")
-    workers: int = number(2, within(1, 512), "Number of worker processes that play episodes, {}.", identity_of())
+    workers: int = number(1, within(1, 512), "Number of worker processes that play episodes, {}.", identity_of())
     step_timeout_s: float = number(
         60, above(0, WEEK_S), "Seconds that a worker may take for one call before it is replaced, {}.", identity_of()
     )
