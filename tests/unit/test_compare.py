@@ -1,6 +1,7 @@
 """Experiments parse, plan and share runs only where they are the same; the table's figures by hand."""
 
 import math
+import re
 from collections.abc import Callable
 from functools import cache
 from pathlib import Path
@@ -24,6 +25,7 @@ OURS = {
     *("smollm2_batches", "smollm2_prefix", "smollm2_held"),
 }
 FREE = {"group_size", "sync"}  # experiments whose arms differ in N on purpose
+OF_MAKE_ITERATE = re.findall(r"--(?:preset|set) (\S+)", Path("Makefile").read_text())  # preset, then settings
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +56,7 @@ def test_every_experiment_plans_in_every_size(path, planned):
 
 @pytest.mark.parametrize(("preset", "policy", "assignments", "name", "arm"), [
     ("r3l_held", "smollm2-household", [], "smollm2_held", "R3L"),
-    ("r3l_small_steps", "latent", ["training.learning_rate=3e-4"], "latent", "R3L in small steps"),  # the Makefile's
+    (OF_MAKE_ITERATE[0], "latent", OF_MAKE_ITERATE[1:], "latent", "R3L in small steps"),
 ])  # fmt: skip
 def test_what_the_pages_recommend_is_what_rose(planned, preset, policy, assignments, name, arm):
     asked = compose(policy=policy, environment="household" if name == "smollm2_held" else "", method=preset,
