@@ -86,20 +86,16 @@ def source(controls: Results) -> str:
 def keep(keeps: Results) -> str:
     """Say what forty iterations leave of what was learned: the last two evaluations, mean over the policies that did
     not choose the setting."""
-    ends_by_step = {
-        step: [
-            end(curve)
-            for name, curve in keeps["curves"].items()
-            if name.rpartition(".s")[0] == run and name.rpartition(".s")[2] in ("1", "2", "3", "4")
-        ]
-        for step, run in (("small", "keeps.r3l-in-small-steps"), ("single", "keeps.r3l.lr0.001"))
-    }
-    small, single = ends_by_step["small"], ends_by_step["single"]
+    runs = {"small": "keeps.r3l-in-small-steps", "single": "keeps.r3l.lr0.001"}
+    small, single = ([end(keeps["curves"][f"{run}.s{seed}"]) for seed in range(1, 5)] for run in runs.values())
+    fell, kept = (keeps["curves"][f"{runs[step]}.s0"] for step in ("single", "small"))
     return (
         f"**In small steps policies keep what they learn, a pretrained one if a penalty holds it.** From {len(small)} "
         f"household policies that win nothing, forty iterations in small steps end at {mean(small):.2f} "
         f"({min(small):.2f} to {max(small):.2f}), in single steps at {mean(single):.2f} ({min(single):.2f} to "
-        f"{max(single):.2f}) ([keeps](data/results/keeps-laptop.md))."
+        f"{max(single):.2f}); the one that chose the setting falls in single steps from {fell['4']:.2f} after five "
+        f"iterations to {end(fell):.2f}, and goes from {kept['4']:.2f} to {end(kept):.2f} in small ones "
+        f"([keeps](data/results/keeps-laptop.md))."
     )
 
 
