@@ -84,17 +84,19 @@ def source(controls: Results) -> str:
 
 
 def keep(keeps: Results) -> str:
-    """Say what forty iterations leave of what was learned: the last two evaluations, mean over the policies that did
-    not choose the setting."""
-    runs = {"small": "keeps.r3l-in-small-steps", "single": "keeps.r3l.lr0.001"}
-    small, single = ([end(keeps["curves"][f"{run}.s{seed}"]) for seed in range(1, 5)] for run in runs.values())
-    fell, kept = (keeps["curves"][f"{runs[step]}.s0"] for step in ("single", "small"))
+    """Say what forty iterations leave of what was learned, by the last two evaluations: mean and range over the
+    policies that did not choose the setting (seeds 1 to 4), and the fall of the one that did (seed 0)."""
+    (kept, *small), (fell, *single) = (
+        [keeps["curves"][f"{run}.s{seed}"] for seed in range(5)]
+        for run in ("keeps.r3l-in-small-steps", "keeps.r3l.lr0.001")
+    )
+    small_ends, single_ends = ([end(curve) for curve in curves] for curves in (small, single))
     return (
         f"**In small steps policies keep what they learn, a pretrained one if a penalty holds it.** From {len(small)} "
-        f"household policies that win nothing, forty iterations in small steps end at {mean(small):.2f} "
-        f"({min(small):.2f} to {max(small):.2f}), in single steps at {mean(single):.2f} ({min(single):.2f} to "
-        f"{max(single):.2f}); the one that chose the setting falls in single steps from {fell['4']:.2f} after five "
-        f"iterations to {end(fell):.2f}, and goes from {kept['4']:.2f} to {end(kept):.2f} in small ones "
+        f"household policies that win nothing, forty iterations in small steps end at {mean(small_ends):.2f} "
+        f"({min(small_ends):.2f} to {max(small_ends):.2f}), in single steps at {mean(single_ends):.2f} "
+        f"({min(single_ends):.2f} to {max(single_ends):.2f}); the one that chose the setting falls in single steps from "
+        f"{fell['4']:.2f} after five iterations to {end(fell):.2f}, and goes from {kept['4']:.2f} to {end(kept):.2f} in small ones "
         f"([keeps](data/results/keeps-laptop.md))."
     )
 
