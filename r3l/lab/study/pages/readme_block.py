@@ -95,8 +95,9 @@ def keep(keeps: Results) -> str:
         f"**In small steps policies keep what they learn, a pretrained one if a penalty holds it.** From {len(small)} "
         f"household policies that win nothing, forty iterations in small steps end at {mean(small_ends):.2f} "
         f"({min(small_ends):.2f} to {max(small_ends):.2f}), in single steps at {mean(single_ends):.2f} "
-        f"({min(single_ends):.2f} to {max(single_ends):.2f}); the one that chose the setting falls in single steps from "
-        f"{fell['4']:.2f} after five iterations to {end(fell):.2f}, and goes from {kept['4']:.2f} to {end(kept):.2f} in small ones "
+        f"({min(single_ends):.2f} to {max(single_ends):.2f}); the one that chose the setting falls in single steps "
+        f"from {fell['4']:.2f} after five iterations to {end(fell):.2f}, and goes from {kept['4']:.2f} to "
+        f"{end(kept):.2f} in small ones "
         f"([keeps](data/results/keeps-laptop.md))."
     )
 
