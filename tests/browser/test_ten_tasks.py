@@ -24,9 +24,9 @@ class Visitor:
         with self.page.expect_navigation():
             self.page.select_option(place, value)
 
-    def count(self, place: str) -> int:
-        self.page.wait_for_selector(place)  # count() does not wait for the page that a click opens
-        return self.page.locator(place).count()
+    def shown(self, place: str):
+        self.page.wait_for_selector(place)  # a list is not waited for, and a click may still be opening the page
+        return self.page.locator(place)
 
     def run(self) -> None:
         self.click("table.lines td.name a:has-text('demo')")
@@ -57,14 +57,14 @@ def test_the_best_retry_is_found(visitor):
 
 def test_the_four_panes_are_opened(visitor):
     visitor.group()
-    assert visitor.count(".pane-head") > 1
+    assert visitor.shown(".pane-head").count() > 1
 
 
 def test_the_weight_of_a_token_is_explained(visitor):
     visitor.group()
     visitor.click(".pane-head >> text=token by token")
     assert "Role" in visitor.page.inner_text("main")
-    assert visitor.count("table.tokens tbody tr") > 0
+    assert visitor.shown("table.tokens tbody tr").count() > 0
 
 
 def test_two_runs_are_compared(visitor):
@@ -72,10 +72,10 @@ def test_two_runs_are_compared(visitor):
     visitor.click("label:has-text('demo') input")
     visitor.click("label:has-text('demo/bold') input")
     visitor.click("button >> text=compare")
-    assert visitor.count(".beside .card") == 2
-    first = visitor.page.locator(".beside .tiles .tile:first-child .what").all_inner_texts()
+    assert visitor.shown(".beside .card").count() == 2
+    first = visitor.shown(".beside .tiles .tile:first-child .what").all_inner_texts()
     assert first == ["held-out success"] * 2
-    assert visitor.count("svg.chart") > 5
+    assert visitor.shown("svg.chart").count() > 5
 
 
 def test_a_reflection_that_can_not_be_read_is_found(visitor):
@@ -95,7 +95,7 @@ def test_a_question_of_ones_own_is_drawn_as_a_chart(visitor):
     visitor.click("nav >> text=SQL")
     visitor.page.fill("#q", "SELECT branch, iteration, base_reward FROM iterations")
     visitor.click("button >> text=run")
-    assert visitor.count(".answer-chart svg.chart path.line") > 0
+    assert visitor.shown(".answer-chart svg.chart path.line").count() > 0
     link = visitor.page.locator("main a >> text=CSV").get_attribute("href")
     rows = visitor.page.request.get(f"{visitor.page.url.split('/sql')[0]}{link}").text().splitlines()
     assert rows[0] == "branch,iteration,base_reward"
@@ -113,13 +113,13 @@ def test_a_shared_link_shows_the_same_panes(visitor):
 
 def test_success_is_shown_by_task_type(visitor):
     visitor.tab("Tasks")
-    cells = visitor.page.locator("table.heat td").all_inner_texts()
+    cells = visitor.shown("table.heat td").all_inner_texts()
     assert [text for text in cells if text.endswith("%")]
 
 
 def test_a_task_is_followed_over_the_iterations(visitor):
     visitor.tab("Tasks")
     visitor.click("#often td.name a")
-    assert visitor.count(".mark") >= 4
+    assert visitor.shown(".mark").count() >= 4
     visitor.click("button >> text=side by side")
-    assert visitor.count("table.pair .pane-head") == 2
+    assert visitor.shown("table.pair .pane-head").count() == 2
