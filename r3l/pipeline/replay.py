@@ -131,9 +131,8 @@ def check_taken(before: Config, config: Config, name: str, asked: Replay) -> Non
     planned_stages = [stage for stage in ORDER if method and _plan(before, stage) != _plan(config, stage)]
     first, last = ORDER.index(asked.from_stage), ORDER.index(asked.to_stage)
     places = [ORDER.index(stage) for stage in of_replays]
-    if (
-        planned_stages and ORDER.index(planned_stages[0]) < first
-    ):  # another method is credited on what is stored; a plan is not
+    # another method is credited on what is stored; a plan is not
+    if planned_stages and ORDER.index(planned_stages[0]) < first:
         raise ConfigError(f"{name} belongs to {planned_stages[0]}; use --from {planned_stages[0]}")
     if places and not any(first <= place <= last for place in places):
         way = "--from" if places[0] < first else "--to"

@@ -3,8 +3,8 @@
 py-spy record --rate 100 --format raw --subprocesses --output FILE -- .venv/bin/r3l iterate --policy embedded
 python -m tests.benchmarks.profile_by_room FILE
 
-A sample belongs to the innermost room of the project in its stack. What a room imports is counted apart, and threads
-that wait are left out.
+A sample belongs to the innermost room of the project in its stack. What a room imports is counted apart. Threads that
+wait for something are left out; one that waits for a core counts as at work, so the machine should do nothing else.
 """
 
 import re
