@@ -114,9 +114,8 @@ def pose_benchmark(config: Config, name: str, answer_format: str = "", attempts:
 def reconfigure(config: Config, overrides: dict[str, Any], benchmark: Benchmark) -> Config:
     settings = config.model_dump(mode="json")
     below = settings.pop("environment")
-    if common_settings := ENVIRONMENT_KINDS.shared(
-        overrides["kind"], below["kind"]
-    ):  # its own kind, or a world derived from it
+    # of its own kind, or of a world derived from it
+    if common_settings := ENVIRONMENT_KINDS.shared(overrides["kind"], below["kind"]):
         below = {name: value for name, value in below.items() if name in common_settings}
     if not common_settings or below.get("level") != overrides.get("level", below.get("level")):
         below = {key: below[key] for key in KEPT}  # another level has its own turns too
