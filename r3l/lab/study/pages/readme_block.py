@@ -103,12 +103,13 @@ def keep(keeps: Results) -> str:
 
 
 def late(keeps: Results) -> str:
-    """Say what rivals have after ten and after forty iterations, from the policies that all of them began from."""
+    """Say what rivals have after ten and after forty iterations, from the policies that all of them began from, without
+    the one that chose the setting (seed 0)."""
     curves_by_arm = [
         {
             seed: keeps["curves"].get(f"keeps.{arm}-in-small-steps.s{seed}")
             for seed, at in starts(keeps).items()
-            if HARDEST in at
+            if HARDEST in at and seed
         }
         for arm in ("r3l", "reflect-grpo", "grpo")
     ]
