@@ -55,10 +55,10 @@ def test_a_question_neither_writes_nor_reads_elsewhere(box, query):
 
 def test_after_a_refusal_the_process_waits_for_as_long_as_it_likes(box):
     with pytest.raises(StoreError, match="nosuch"):
-        box.ask("SELECT * FROM nosuch", seconds=0.1)
+        box.ask("SELECT * FROM nosuch", seconds=1.0)
     [asked] = box._idle
     with suppress(subprocess.TimeoutExpired):  # past the time of the question that was refused
-        assert asked.process.wait(0.1 + sandbox_process.GRACE_SECONDS + 0.4) is None
+        assert asked.process.wait(1.0 + sandbox_process.GRACE_SECONDS + 0.4) is None
     assert box.ask("SELECT 1").rows == [(1,)]
     assert box._idle == [asked]
 
