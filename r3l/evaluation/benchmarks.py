@@ -34,7 +34,11 @@ class Posed:
 
 
 def pose(config: Config) -> Posed:
-    """Make the benchmark that `config` asks to be evaluated on, or its own environment on a split of it."""
+    """Make what `config` asks to be evaluated on: a benchmark, or its own environment on a split of it.
+
+    Raises:
+        ConfigError: an unknown benchmark, or attempts or an answer format that it does not have, or without one.
+    """
     settings = config.evaluation
     if settings.benchmark:
         return pose_benchmark(config, settings.benchmark, settings.answer_format, settings.attempts)
@@ -86,8 +90,9 @@ def benchmark_named(name: str) -> Benchmark:
 
 
 def pose_benchmark(config: Config, name: str, answer_format: str = "", attempts: int = 1) -> Posed:
-    """Give `config` the environment and the split of a benchmark. Where the environment is of the same kind its other
-    settings stay; of another kind only those of the machine do, and replies take at most half of the policy's context.
+    """Give `config` the environment and the split of a benchmark. Where the environment is of the same kind and level
+    its other settings stay (of a kind derived from it, those that both have); else only `KEPT` do, and replies take at
+    most half of the policy's context.
     `evaluation.tasks` is left alone, but never above what there is.
 
     Raises:

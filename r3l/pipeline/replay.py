@@ -61,8 +61,8 @@ def recompute(
         branch: name of the new branch; empty: replay-1, replay-2, ...
 
     Raises:
-        ConfigError: an unknown stage, a last stage before the first, an unknown setting, or one of a stage that is not
-            replayed.
+        ConfigError: an unknown stage, a last stage before the first, an unknown setting, one of a stage that is not
+            replayed, or a branch that holds something else.
         StoreError: the iteration was never begun.
     """
     config = replay_config(store, run, iteration, asked, assignments, branch)
@@ -87,7 +87,7 @@ def replay_config(
     wrong.
 
     Raises:
-        ConfigError: an unknown stage, an order that is none, an unknown setting, a branch that holds something else.
+        ConfigError: as `recompute`.
         StoreError: the iteration was never begun.
     """
     check_stages(asked.from_stage, asked.to_stage)

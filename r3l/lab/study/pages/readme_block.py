@@ -12,7 +12,7 @@ from r3l.lab.study.verdicts import Gap
 
 BEGIN, END = "<!-- evidence: made by `r3l results` -->", "<!-- end of evidence -->"
 SLOW, FAST = 3e-4, 1e-3  # the two learning rates of the map
-HARDEST = "-latent-1-"  # in the names of policies that win nothing
+HARDEST = "-latent-1-"  # in the names of policies that were shown no treatment
 FORGETS = (1.0, 0.98, 0.95)  # shares of the treatments that the policies of `kin` leave out
 
 
@@ -105,13 +105,13 @@ def keep(keeps: Results) -> str:
 
 
 def late(keeps: Results) -> str:
-    """Say what rivals have after ten and after forty iterations, from the policies that all of them began from, without
-    the one that chose the setting (seed 0)."""
+    """Say what R3L and its rivals have after ten and after forty iterations in small steps, from the policies without a
+    treatment that all of them began from, without the one that chose the setting (seed 0)."""
     curves_by_arm = [
         {
             seed: keeps["curves"].get(f"keeps.{arm}-in-small-steps.s{seed}")
             for seed, at in starts(keeps).items()
-            if HARDEST in at and seed
+            if HARDEST in at and seed != 0
         }
         for arm in ("r3l", "reflect-grpo", "grpo")
     ]
