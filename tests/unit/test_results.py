@@ -170,6 +170,15 @@ def test_the_pictures_put_the_papers_r3l_forward_else_the_first_arm(name, ours):
     assert short(Path(f"data/experiments/{name}.toml")).ours() == ours
 
 
+def test_the_arm_that_is_put_forward_was_run_at_the_plotted_rate(store):
+    experiment = short(Path("data/experiments/main_household.toml"))
+    for cell in experiment.cells("laptop"):
+        if cell.arm.name in ("GRPO", "RAFT"):
+            fill(store, cell, 2)
+    ran = [arm.name for arm in experiment.arms if arm.name in ("GRPO", "RAFT")]
+    assert {one.ours for one in pictures_of(read_results(experiment, "laptop", store))} == {ran[0]}
+
+
 def test_an_arm_that_was_run_from_fewer_policies_is_in_no_picture(store):
     experiment = short(Path("data/experiments/main_household.toml"), 0, 1)
     run = {("R3L", 0), ("R3L", 1), ("GRPO", 0), ("RAFT", 0), ("RAFT", 1)}

@@ -1,6 +1,7 @@
 """An experiment: methods by seeds on one environment and budget, as a small TOML file in data/experiments."""
 
 import tomllib
+from collections.abc import Container
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -89,9 +90,11 @@ class Experiment(Section):
     questions: list[Question] = Field(default_factory=list)
     sizes: dict[str, Size]
 
-    def ours(self) -> str:
-        """Name the arm that the experiment is about: R3L as the paper has it, else the first."""
-        return next((arm.name for arm in self.arms if arm.name == "R3L"), self.arms[0].name)
+    def ours(self, run: Container[str] | None = None) -> str:
+        """Name the arm that the experiment is about, of those that were run (None: of all): R3L as the paper has it,
+        else the first."""
+        names = [arm.name for arm in self.arms if run is None or arm.name in run]
+        return "R3L" if "R3L" in names else names[0]
 
     def cells(self, size: str) -> list[Cell]:
         """List every run, whole comparisons first: all arms of a seed. Raise `ConfigError` for a size that the

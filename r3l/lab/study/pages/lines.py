@@ -46,6 +46,12 @@ def plotted_rate(results: Results) -> float | None:
     return next((rate for rate in rates if any(cell.rate == rate for cell in results.cells)), rates[0])
 
 
+def drawn_thick(results: Results) -> str:
+    """Name the arm that the experiment is about, of those with runs at the plotted rate."""
+    rate = plotted_rate(results)
+    return results.experiment.ours({cell.arm.name for cell in results.cells if cell.rate == rate})
+
+
 def pictures_of(results: Results) -> list[Picture]:
     """Gather the success by iterations and by turns, and the share of groups that can teach, of the runs at the plotted
     rate. Where the starting policies are on the dial, the map takes the third one's place."""
@@ -58,7 +64,7 @@ def pictures_of(results: Results) -> list[Picture]:
         ("success-by-turns", "turns sampled", HELD_OUT, partial(success, results, "turns"), episodes),
         ("mixed-by-iterations", "iterations", "share of groups with mixed rewards", partial(mixed_points, results), 0),
     ]
-    title, ours = results.experiment.title, results.experiment.ours()
+    title, ours = results.experiment.title, drawn_thick(results)
     if on_dial(results.experiment.sizes[results.size].policies):
         del kinds[2]
     return [
@@ -96,7 +102,7 @@ def cells_drawn(results: Results, cells: Sequence[Cell]) -> list[Cell]:
     for cell in cells:
         heights[cell.arm.name].append(area(results.curves[cell.config.run]))
         seeds[cell.arm.name].add(cell.seed)
-    ours = results.experiment.ours()
+    ours = drawn_thick(results)
     whole = [arm for arm in heights if not seeds[arm] < seeds[ours]]
     arms = sorted(whole, key=lambda arm: (arm not in (ours, rival), -mean(heights[arm])))[:MOST]
     return [cell for cell in cells if cell.arm.name in arms]
